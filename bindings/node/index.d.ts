@@ -338,13 +338,19 @@ export interface Admission {
   attachment?: unknown;
 }
 
+/** `true` lets the token decide; `false` or nothing refuses the client. */
+type Decision = Admission | boolean | null | undefined | "" | 0;
+
+/**
+ * Decides who may connect, by the request: its headers, cookies, query and address. `true` lets the token decide; `false` or
+ * nothing refuses the client, with HTTP 403; so does a `CallError`, with its words. Another error is logged, and the client is
+ * told to come back, with 503.
+ */
+export type Authorize = (request: IncomingMessage) => Decision | Promise<Decision>;
+
 export interface AttachOptions {
-  /**
-   * Decides who may connect, by the request: its headers, cookies, query and address. `true` lets the token decide; `false` or
-   * nothing refuses the client, with HTTP 403; so does a `CallError`, with its words. Another error is logged, and the client is
-   * told to come back, with 503.
-   */
-  authorize?(request: IncomingMessage): Admission | boolean | null | undefined | "" | 0 | Promise<Admission | boolean | null | undefined | "" | 0>;
+  /** Decides who may connect at this HTTP server. Default: what `server.authorize` was called with, else the token. */
+  authorize?: Authorize;
   /** Middleware in the form of Express that prepares the request for `authorize`, such as that of sessions. */
   use?: ((request: never, response: never, next: (error?: unknown) => void) => unknown)[];
   /** How long `authorize` and the middleware may take. Default 10000 ms. */
@@ -396,6 +402,11 @@ export class Server<Topics extends object = object> implements AsyncIterable<Mes
    * own. Call it before `start()`.
    */
   attach(httpServer: HttpServer, options?: AttachOptions): this;
+  /**
+   * Decides who may connect, by the request: at the port of the server's own, and at HTTP servers that are attached without an
+   * `authorize` of their own. Call it before `start()`.
+   */
+  authorize(authorize: Authorize, options?: Omit<AttachOptions, "authorize">): this;
   /** Starts to listen, and to call the handlers. */
   start(): Promise<this>;
   /** Ends every connection at once, also during a drain, and waits for the handlers, at most for `stopTimeoutMs`. */

@@ -1,6 +1,7 @@
 //! A server of the engine, as the packages own it.
 
 pub mod adopting;
+pub mod connect_requests;
 mod lifecycle;
 mod options;
 pub mod publishing;

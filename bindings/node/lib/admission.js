@@ -1,6 +1,6 @@
 "use strict";
 
-// Who may connect to an attached HTTP server, as the application decides it by the request.
+// Who may connect, as the application decides it by the request.
 
 const { ServerResponse } = require("node:http");
 const { callable, shown, text, whole } = require("./arguments.js");
@@ -16,9 +16,9 @@ const ANSWER = new Set(["user", "access", "subscriptions", "expiresAt", "attachm
 const UNDECIDED = "null";
 const REFUSED = "REFUSED";
 
-/** The options of `attach`. */
-function rulesOf(options) {
-  const { authorize, use = [], authorizeTimeoutMs = 10_000 } = named("attach", options, OPTIONS);
+/** The rules of `attach` or `authorize`, which both have these options. */
+function rulesOf(call, options) {
+  const { authorize, use = [], authorizeTimeoutMs = 10_000 } = named(call, options, OPTIONS);
   if (authorize !== undefined) callable("authorize", authorize);
   if (!Array.isArray(use)) throw new WrongTypeError(`use is an array of middleware, not ${shown(use)}`);
   for (const middleware of use) callable("each of use", middleware);

@@ -9,6 +9,7 @@ const { Socket } = require("node:net");
 const { decide, rulesOf } = require("./admission.js");
 const { shown } = require("./arguments.js");
 const calls = require("./calls.js");
+const { Doorkeeper } = require("./doorkeeper.js");
 const { BusyError, InvalidArgumentError, StoppedError, WrongTypeError } = require("./errors.js");
 const { LineLimit } = require("./line-limit.js");
 const native = require("./native.js");
@@ -34,15 +35,18 @@ class Attachments {
   #attached = new Map();
   #number = 0;
   #undecided = 0;
-  /** Reports an error that keeps a client away. */
-  #complain;
   #lines = new LineLimit((count) => `${count} more clients cannot connect`);
+  /** Decides where an HTTP server has no rules of its own. */
+  doorkeeper;
 
   constructor(core, log) {
     this.#core = core;
     this.#log = log;
-    this.#complain = (error) => this.#lines.line(log, "a client cannot connect", error);
+    this.doorkeeper = new Doorkeeper(core, this);
   }
+
+  /** Reports an error that keeps a client away. */
+  complain = (error) => this.#lines.line(this.#log, "a client cannot connect", error);
 
   get isEmpty() {
     return this.#entries.size === 0;
@@ -57,11 +61,14 @@ class Attachments {
     if (this.#entries.has(httpServer)) {
       throw new InvalidArgumentError("this HTTP server is attached already");
     }
-    const rules = rulesOf(options);
+    const own = rulesOf("attach", options);
     const { paths } = this.#core;
     const entry = {
       takes: (path) => paths.length === 0 || paths.includes(path),
-      listener: (request, socket, head) => this.#upgrade(httpServer, entry, rules, { request, socket, head }),
+      listener: (request, socket, head) => {
+        const rules = own.authorize === undefined ? (this.doorkeeper.rules ?? own) : own;
+        this.#upgrade(httpServer, entry, rules, { request, socket, head });
+      },
     };
     this.#entries.set(httpServer, entry);
     if (!ATTACHED.has(httpServer)) ATTACHED.set(httpServer, new Set());
@@ -78,6 +85,14 @@ class Attachments {
     this.#entries.clear();
     this.#relays.end();
     this.#lines.conclude(this.#log);
+  }
+
+  /** Keeps what is attached to a connection until the engine announces it; its number. */
+  keep(attachment) {
+    for (const number of this.#core.endedAdoptions()) this.#attached.delete(number);
+    this.#number = (this.#number % NUMBER_MAX) + 1;
+    if (attachment !== undefined) this.#attached.set(this.#number, attachment);
+    return this.#number;
   }
 
   /** What was attached to a connection that the engine announces. */
@@ -102,7 +117,7 @@ class Attachments {
       this.#handOver(upgrade, { host, port, listensAt, decision }, attachment);
     } catch (error) {
       // A server that has not started, has stopped or has not caught up is no fault.
-      if (!(error instanceof BusyError || error instanceof StoppedError)) this.#complain(error);
+      if (!(error instanceof BusyError || error instanceof StoppedError)) this.complain(error);
       refuse(socket, 503, "Retry-After: 1\r\n");
     }
   }
@@ -115,18 +130,15 @@ class Attachments {
     // Who has gone away takes no place.
     const gone = new Promise((resolve) => socket.once("close", () => resolve({})));
     try {
-      return await Promise.race([decide(rules, request, this.#complain), gone]);
+      return await Promise.race([decide(rules, request, this.complain), gone]);
     } finally {
       this.#undecided -= 1;
     }
   }
 
   #handOver({ request, socket, head }, newcomer, attachment) {
-    for (const number of this.#core.endedAdoptions()) this.#attached.delete(number);
-    this.#number = (this.#number % NUMBER_MAX) + 1;
-    const number = this.#number;
     const received = Buffer.concat([headOf(request), head, ...unread(socket)]);
-    if (attachment !== undefined) this.#attached.set(number, attachment);
+    const number = this.keep(attachment);
     try {
       const isPlain = socket instanceof Socket && !socket.encrypted;
       const descriptor = isPlain ? socket._handle?.fd : undefined;

@@ -31,9 +31,6 @@ const SETTLE_MS = 5;
 
 const FINISHED = Symbol("finished");
 
-/** The options of the address. */
-const ADDRESS = ["host", "port", "listen"];
-
 const RUN = new Set(["drainTimeoutMs"]);
 const WHEN_FREE = new Set(["waitMs"]);
 
@@ -83,7 +80,7 @@ class Server {
     this.#promises = new Promises(this.#core, this.#outbox);
     this.#mayBlock = (options.broker ?? undefined) !== undefined;
     this.#attachments = new Attachments(this.#core, this.#log);
-    this.#hasAddress = ADDRESS.some((name) => (options[name] ?? undefined) !== undefined);
+    this.#hasAddress = (options.host ?? options.port ?? options.listen ?? undefined) !== undefined;
     this.#context = {
       core: this.#core,
       outbox: this.#outbox,
@@ -107,6 +104,13 @@ class Server {
   attach(httpServer, options) {
     if (this.state !== "new") throw new StoppedError("attach() comes before start()");
     this.#attachments.add(httpServer, options);
+    return this;
+  }
+
+  /** Decides who may connect, at the own port and at HTTP servers without an `authorize` of their own. It comes before `start()`. */
+  authorize(decide, options) {
+    if (this.state !== "new") throw new StoppedError("authorize() comes before start()");
+    this.#attachments.doorkeeper.set(callable("authorize", decide), options);
     return this;
   }
 
@@ -436,10 +440,8 @@ class Server {
   publish(topic, payload, options) {
     text("topic", topic);
     const [type, chosen] = calls.publication(options);
-    this.#outbox.flush();
-    return calls.shownResult(
-      this.#waiting("publish", () => this.#core.publish(topic, type, encode(payload), chosen)),
-    );
+    const publish = () => this.#core.publish(topic, type, encode(payload), chosen);
+    return calls.shownResult(this.#waiting("publish", publish));
   }
 
   /** Publishes several payloads to one topic, in their order; how many were new. */
@@ -467,12 +469,8 @@ class Server {
 
   /** Sends to every connection as it is: a string as text, bytes as binary. */
   broadcastRaw(data) {
-    if (typeof data === "string") {
-      this.#do(() => this.#core.broadcastText(data));
-      return;
-    }
-    const bytes = bytesOf(data);
-    const { buffer, byteOffset, byteLength } = bytes;
+    if (typeof data === "string") return this.#do(() => this.#core.broadcastText(data));
+    const { buffer, byteOffset, byteLength } = bytesOf(data);
     this.#do(() => this.#core.broadcastBinary(Buffer.from(buffer, byteOffset, byteLength)));
   }
 
@@ -489,25 +487,24 @@ class Server {
 
   /** Subscribes every connection that a user has now to a topic or pattern. */
   subscribeUser(user, topic) {
-    text("user", user);
-    text("topic", topic);
-    this.#outbox.flush();
-    this.#waiting("subscribeUser", () => this.#core.subscribeUser(user, topic, true));
+    this.#subscribe("subscribeUser", user, topic, true);
   }
 
   /** Ends a subscription of every connection of a user. */
   unsubscribeUser(user, topic) {
+    this.#subscribe("unsubscribeUser", user, topic, false);
+  }
+
+  #subscribe(called, user, topic, isWanted) {
     text("user", user);
     text("topic", topic);
-    this.#outbox.flush();
-    this.#waiting("unsubscribeUser", () => this.#core.subscribeUser(user, topic, false));
+    this.#waiting(called, () => this.#core.subscribeUser(user, topic, isWanted));
   }
 
   /** Ends every connection of a user. */
   disconnectUser(user, code = 1000, reason = "") {
     text("user", user);
     closing(code, reason);
-    this.#outbox.flush();
     this.#waiting("disconnectUser", () => this.#core.disconnectUser(user, code, reason));
   }
 
@@ -537,6 +534,7 @@ class Server {
       const instead = `await server.promises.${called}() instead`;
       this.#log("warn", `server.${called}() waits for the broker and holds up the event loop: ${instead}`);
     }
+    this.#outbox.flush();
     return calls.run(action);
   }
 

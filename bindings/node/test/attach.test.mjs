@@ -18,31 +18,9 @@ import fastify from "fastify";
 import { createServer as createVite } from "vite";
 import WebSocket, { WebSocketServer } from "ws";
 import { CallError, jwt, Server } from "../index.mjs";
-import { Client, eventually, soon } from "./support.mjs";
+import { attached, Client, eventually, listening, refusal, soon } from "./support.mjs";
 
 const SECRET = "0123456789abcdef0123456789abcdef";
-
-/** A listening HTTP server, ended with the test; its port. */
-async function listening(test, httpServer) {
-  httpServer.listen(0, "127.0.0.1");
-  await once(httpServer, "listening");
-  test.after(() => httpServer.close());
-  return httpServer.address().port;
-}
-
-/** A running server that is attached to an HTTP server; the port of that. */
-async function attached(
-  test,
-  rules,
-  options = {},
-  httpServer = http.createServer((_, answer) => answer.end("a page")),
-) {
-  const server = new Server({ noAuth: true, topicsOpen: true, shards: 2, ...options });
-  server.attach(httpServer, rules);
-  await server.start();
-  test.after(() => server.stop());
-  return { server, httpServer, port: await listening(test, httpServer) };
-}
 
 /** A certificate of this machine, or its key. */
 const fixture = (name) =>
@@ -60,16 +38,6 @@ function duplexPair() {
     });
   });
   return ends;
-}
-
-/** The status and the body of what a client is refused with. */
-async function refusal(url, options) {
-  const socket = new WebSocket(url, options);
-  socket.on("error", () => {});
-  const [, answer] = await soon(once(socket, "unexpected-response"));
-  let body = "";
-  for await (const piece of answer) body += piece;
-  return { status: answer.statusCode, body, retryAfter: answer.headers["retry-after"] };
 }
 
 test("a server serves the WebSockets of an HTTP server, which keeps its pages", async (test) => {
@@ -112,157 +80,6 @@ test("another listener of the HTTP server has its own paths", async (test) => {
   assert.equal(await client.next(), "from the other");
   const ours = await Client.connect(test, `ws://127.0.0.1:${port}/ws`);
   await ours.until("server_ready");
-});
-
-test("authorize decides who a client is, what it may do, and for how long", async (test) => {
-  const expiresAt = new Date(Date.now() + 3_600_000);
-  const rules = {
-    authorize: async (request) => ({
-      user: new URL(request.url, "http://a").searchParams.get("name"),
-      access: { subscribe: { allow: ["team.>"] } },
-      subscriptions: ["team.red"],
-      expiresAt,
-      attachment: { cookie: request.headers.cookie },
-    }),
-  };
-  const { server, port } = await attached(test, rules, { topicsOpen: false });
-  let connected;
-  server.on("connect", ({ connection }) => {
-    connected = [connection.user, connection.attachment];
-  });
-  const headers = { cookie: "a=1" };
-  const client = await Client.connect(test, `ws://127.0.0.1:${port}/ws?name=ann`, { headers });
-  await client.until("subscription_update");
-  server.publish("team.red", { n: 1 }, { type: "item" });
-  await client.until("item");
-  assert.deepEqual(connected, ["ann", { cookie: "a=1" }]);
-  const { failed_topics } = await client.subscribe("secret");
-  assert.deepEqual(failed_topics, ["secret"]);
-});
-
-/** The cases that all languages share, with the names of JavaScript. */
-function admissions() {
-  const file = new URL("../../../protocol/vectors/admissions.json", import.meta.url);
-  const { cases } = JSON.parse(readFileSync(file, "utf8"));
-  for (const { answer } of cases) {
-    if (answer?.expires_at === undefined) continue;
-    answer.expiresAt = answer.expires_at;
-    delete answer.expires_at;
-  }
-  return cases;
-}
-
-test("what authorize returns decides", async (test) => {
-  const logged = [];
-  let answer;
-  const rules = { authorize: async () => answer };
-  const options = { topicsOpen: false, log: (...line) => logged.push(line) };
-  for (const { name, status, ...rest } of admissions()) {
-    // A server of its own: each logs a few lines a second.
-    const { server, port } = await attached(test, rules, options);
-    const url = `ws://127.0.0.1:${port}/ws`;
-    answer = rest.answer;
-    if (status !== 101) {
-      const refused = await refusal(url);
-      assert.equal(refused.status, status, name);
-      assert.ok(refused.body.includes(rest.words ?? ""), name);
-      assert.equal(logged.splice(0).length, status === 503 ? 1 : 0, name);
-      continue;
-    }
-    const client = await Client.connect(test, url);
-    assert.equal((await client.until("server_ready")).p.details.user_id ?? null, rest.user, name);
-    for (const topic of rest.subscribed ?? []) {
-      assert.deepEqual((await client.until("subscription_update")).p.success_topics, [topic]);
-    }
-    for (const topic of rest.allowed ?? [])
-      assert.deepEqual((await client.subscribe(topic)).failed_topics, []);
-    for (const topic of rest.forbidden ?? [])
-      assert.deepEqual((await client.subscribe(topic)).success_topics, []);
-    if (rest.closed !== undefined) assert.equal((await client.closed).code, rest.closed, name);
-    else server.disconnectUser(rest.user ?? "nobody");
-  }
-});
-
-test("a client is refused as authorize says", async (test) => {
-  const logged = [];
-  const log = (_level, line, error) => logged.push(`${line}: ${error}`);
-  let answer;
-  const rules = { authorize: () => answer(), authorizeTimeoutMs: 200 };
-  const { port } = await attached(test, rules, { log, logLevel: "error" });
-  const url = `ws://127.0.0.1:${port}/ws`;
-  for (const nothing of [undefined, "", 0]) {
-    answer = () => nothing;
-    assert.equal((await refusal(url)).status, 403);
-  }
-  answer = () => {
-    throw new CallError("members only", { code: "MEMBERS" });
-  };
-  assert.match((await refusal(url)).body, /members only/);
-  assert.deepEqual(logged, []);
-  const failures = [
-    [() => Promise.reject(new Error("no database")), /no database/],
-    [() => new Promise(() => {}), /authorize has not answered in 200 ms/],
-    [() => ({ user: 5 }), /user is a string, not 5/],
-    [() => ({ name: "ann" }), /the answer of authorize has no option name/],
-    [() => ({ user: "" }), /the answer of authorize cannot be used: the user is empty/],
-    [() => ({ subscriptions: ["a b\n"] }), /the answer of authorize cannot be used: subscriptions/],
-    [() => ({ expiresAt: new Date(Number.NaN) }), /expiresAt/],
-  ];
-  for (const [fails, words] of failures) {
-    answer = fails;
-    const { status, retryAfter } = await refusal(url);
-    assert.equal(status, 503);
-    assert.ok(Number(retryAfter) > 0);
-    assert.match(logged.splice(0).join("\n"), words);
-  }
-  answer = () => ({ user: "ann" });
-  await Client.connect(test, url);
-});
-
-test("where authorize returns true, and without it, the token decides", async (test) => {
-  for (const rules of [{ authorize: () => true }, undefined]) {
-    const { server, port } = await attached(test, rules, { noAuth: undefined, jwtSecret: SECRET });
-    const url = `ws://127.0.0.1:${port}/ws`;
-    assert.equal((await refusal(url)).status, 401);
-    const token = jwt.encode({ sub: "ann", exp: Date.now() / 1000 + 60 }, SECRET);
-    const headers = { authorization: `Bearer ${token}` };
-    await Client.connect(test, url, { headers });
-    assert.equal(server.listConnections({ user: "ann" }).length, 1);
-  }
-});
-
-test("a login of Express with its session is enough", async (test) => {
-  const app = express();
-  const middleware = session({ secret: "a secret", resave: false, saveUninitialized: false });
-  app.use(middleware);
-  app.post("/login", (request, answer) => {
-    request.session.user = "ann";
-    answer.end("welcome");
-  });
-  const authorize = ({ session }) => session.user && { user: session.user, attachment: session.id };
-  const { server, port } = await attached(test, { use: [middleware], authorize }, {}, http.createServer(app));
-  server.on("connect", ({ connection }) => connection.send([connection.user, typeof connection.attachment]));
-  const url = `127.0.0.1:${port}`;
-  assert.equal((await refusal(`ws://${url}/ws`)).status, 403);
-  const login = await fetch(`http://${url}/login`, { method: "POST" });
-  const [cookie] = login.headers.getSetCookie()[0].split(";");
-  const client = await Client.connect(test, `ws://${url}/ws`, { headers: { cookie } });
-  assert.deepEqual((await client.until("message")).p, ["ann", "string"]);
-});
-
-test("a middleware that answers the request refuses the client, and one that fails sends it away", async (test) => {
-  const answers = (_, response) => {
-    response.statusCode = 418;
-    response.end("no");
-  };
-  const authorize = () => true;
-  const first = await attached(test, { use: [answers], authorize });
-  const { status, body } = await refusal(`ws://127.0.0.1:${first.port}/ws`);
-  assert.equal(status, 403);
-  assert.match(body, /status 418/);
-  const fails = (_request, _response, next) => next(new Error("broken"));
-  const second = await attached(test, { use: [fails], authorize }, { log: () => {} });
-  assert.equal((await refusal(`ws://127.0.0.1:${second.port}/ws`)).status, 503);
 });
 
 test("Fastify's server and Vite's can be attached to", async (test) => {

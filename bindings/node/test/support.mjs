@@ -2,6 +2,7 @@
 
 import { execFile } from "node:child_process";
 import { once } from "node:events";
+import http from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import WebSocket from "ws";
@@ -112,4 +113,36 @@ export function program(source, { file, nodeOptions = [], timeout = DEADLINE_MS,
       resolve({ stdout, stderr, code: error === null ? 0 : error.code, signal: error?.signal ?? null });
     });
   });
+}
+
+/** A listening HTTP server, ended with the test; its port. */
+export async function listening(test, httpServer) {
+  httpServer.listen(0, "127.0.0.1");
+  await once(httpServer, "listening");
+  test.after(() => httpServer.close());
+  return httpServer.address().port;
+}
+
+/** A running server that is attached to an HTTP server; the port of that. */
+export async function attached(
+  test,
+  rules,
+  options = {},
+  httpServer = http.createServer((_, answer) => answer.end("a page")),
+) {
+  const server = new Server({ noAuth: true, topicsOpen: true, shards: 2, ...options });
+  server.attach(httpServer, rules);
+  await server.start();
+  test.after(() => server.stop());
+  return { server, httpServer, port: await listening(test, httpServer) };
+}
+
+/** The status and the body of what a client is refused with. */
+export async function refusal(url, options) {
+  const socket = new WebSocket(url, options);
+  socket.on("error", () => {});
+  const [, answer] = await soon(once(socket, "unexpected-response"));
+  let body = "";
+  for await (const piece of answer) body += piece;
+  return { status: answer.statusCode, body, retryAfter: answer.headers["retry-after"] };
 }

@@ -42,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use crate::server::{
         Batch, BatchIterator, Connection, Message, PendingPublish, Published, ServerCore,
-        nearest_name,
+        WaitingClient, nearest_name,
     };
     #[pymodule_export]
     use crate::signal::ClientSignal;

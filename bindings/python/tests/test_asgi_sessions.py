@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
@@ -22,12 +23,14 @@ from conftest import until
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.sessions import SessionMiddleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 from tidewire._line_limit import LINES_PER_SECOND_MAX
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
 
 ROOT = Path(__file__).parents[3]
 CASES = json.loads((ROOT / "protocol/vectors/admissions.json").read_text())["cases"]
@@ -35,26 +38,63 @@ CASES = json.loads((ROOT / "protocol/vectors/admissions.json").read_text())["cas
 Authorize = Callable[[Any], Any]
 
 
-@pytest.fixture
-def serving(request: Any) -> Iterator[Callable[..., tuple[tidewire.Server, TestClient]]]:
-    """Starts an application whose endpoint asks this function."""
-    clients = []
+class PortSocket:
+    """A WebSocket of the server's own port, with the methods of one of Starlette's test client."""
 
-    def start(authorize: Authorize, **options: Any) -> tuple[tidewire.Server, TestClient]:
-        timeout_ms = options.pop("opening_timeout_ms", 10_000)
-        if "jwt_secret" not in options:
-            options["no_auth"] = True
-        server = tidewire.Server(port=0, shards=1, **options)
-        endpoint = tidewire.asgi.WebSocketEndpoint(server, authorize=authorize, opening_timeout_ms=timeout_ms)
-        routes = [WebSocketRoute("/ws", endpoint)]
-        client = TestClient(Starlette(routes=routes, lifespan=tidewire.asgi.lifespan(server)))
-        client.__enter__()
-        clients.append(client)
-        return server, client
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
 
-    yield start
-    for client in clients:
-        client.__exit__(None, None, None)
+    def send_json(self, value: Any) -> None:
+        self._socket.send(json.dumps(value))
+
+    def receive_json(self) -> Any:
+        try:
+            return json.loads(self._socket.recv(timeout=30))
+        except ConnectionClosed as closed:
+            raise WebSocketDisconnect(closed.rcvd.code if closed.rcvd else 1006) from None
+
+
+class PortClient:
+    """Connects to the server's own port, as Starlette's test client does to the endpoint."""
+
+    def __init__(self, server: tidewire.Server) -> None:
+        self._server = server
+
+    @contextlib.contextmanager
+    def websocket_connect(self, path: str, headers: dict[str, str] | None = None) -> Iterator[PortSocket]:
+        url = f"ws://127.0.0.1:{self._server.port}{path}"
+        try:
+            socket = connect(url, additional_headers=headers, proxy=None)
+        except InvalidStatus as refused:
+            status, body = refused.response.status_code, bytes(refused.response.body)
+            answer_headers = list(refused.response.headers.raw_items())
+            raise WebSocketDenialResponse(status, headers=answer_headers, content=body) from None
+        with socket:
+            yield PortSocket(socket)
+
+
+@pytest.fixture(params=["endpoint", "port"])
+def serving(request: Any) -> Iterator[Callable[..., tuple[tidewire.Server, Any]]]:
+    """Starts an application whose endpoint asks this function, or a server that does at its own port."""
+    with contextlib.ExitStack() as stack:
+
+        def start(authorize: Authorize, **options: Any) -> tuple[tidewire.Server, Any]:
+            timeout_ms = options.pop("opening_timeout_ms", 10_000)
+            if "jwt_secret" not in options:
+                options["no_auth"] = True
+            server = tidewire.Server(port=0, shards=1, **options)
+            if request.param == "port":
+                server.authorize(timeout_ms=timeout_ms)(authorize)
+                stack.enter_context(tidewire.testing.running(server))
+                return server, PortClient(server)
+            endpoint = tidewire.asgi.WebSocketEndpoint(
+                server, authorize=authorize, opening_timeout_ms=timeout_ms
+            )
+            routes = [WebSocketRoute("/ws", endpoint)]
+            app = Starlette(routes=routes, lifespan=tidewire.asgi.lifespan(server))
+            return server, stack.enter_context(TestClient(app))
+
+        yield start
 
 
 def heard(socket: Any, kind: str) -> Any:
@@ -69,7 +109,7 @@ def subscribed(socket: Any, topic: str) -> bool:
     return topic in heard(socket, "subscription_update")["success_topics"]
 
 
-def refused(client: TestClient) -> Any:
+def refused(client: Any) -> Any:
     with pytest.raises(WebSocketDenialResponse) as denied, client.websocket_connect("/ws"):
         raise AssertionError
     return denied.value
@@ -82,8 +122,9 @@ def test_what_authorize_returns_decides(serving: Any, caplog: Any, case: dict[st
         response = refused(client)
         assert response.status_code == case["status"]
         assert case.get("words", "") in response.text
-        errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert len(errors) == (1 if case["status"] == 503 else 0)
+        logged = 1 if case["status"] == 503 else 0
+        # The client may be answered before the line is there.
+        until(lambda: sum(record.levelno == logging.ERROR for record in caplog.records) == logged)
         return
     with client.websocket_connect("/ws") as socket:
         assert heard(socket, "server_ready")["details"].get("user_id") == case["user"]
@@ -225,6 +266,83 @@ def test_what_was_attached_to_a_refused_client_is_dropped(serving: Any, caplog: 
         return kept[0]() is None
 
     until(is_dropped)
+
+
+def test_the_scope_of_the_own_port_is_that_of_an_asgi_server(serving: Any) -> None:
+    scopes: list[dict[str, Any]] = []
+
+    def authorize(scope: Any) -> tidewire.asgi.Admission:
+        scopes.append(scope)
+        return {"user": HTTPConnection(scope).cookies["sid"]}
+
+    _, client = serving(authorize)
+    headers = {"Cookie": "a=1; sid=ann"}
+    with client.websocket_connect("/ws?room=tea%20house&a=1", headers=headers) as socket:
+        assert heard(socket, "server_ready")["details"]["user_id"] == "ann"
+    [scope] = scopes
+    connection = HTTPConnection(scope)
+    assert connection.query_params["room"] == "tea house"
+    assert connection.url.path == "/ws"
+    assert (scope["type"], scope["scheme"], scope["subprotocols"]) == ("websocket", "ws", [])
+    assert scope["client"][0] in ("127.0.0.1", "testclient")
+    assert all(name == name.lower() for name, _ in scope["headers"])
+
+
+def test_an_endpoint_without_a_function_of_its_own_asks_that_of_the_server() -> None:
+    server = tidewire.Server(port=0, no_auth=True, shards=1)
+    own = tidewire.asgi.WebSocketEndpoint(server, authorize=lambda scope: {"user": "by the endpoint"})
+    routes = [
+        WebSocketRoute("/ws", tidewire.asgi.WebSocketEndpoint(server)),
+        WebSocketRoute("/own", own),
+    ]
+
+    @server.authorize
+    async def authorize(scope: Any) -> Any:
+        return {"user": "by the server"} if scope["query_string"] else None
+
+    # A renewed server asks as the first one did.
+    for _ in range(2):
+        with TestClient(Starlette(routes=routes, lifespan=tidewire.asgi.lifespan(server))) as app:
+            users = []
+            for client, path in ((PortClient(server), "/ws?x"), (app, "/ws?x"), (app, "/own")):
+                with client.websocket_connect(path) as socket:
+                    users.append(heard(socket, "server_ready")["details"]["user_id"])
+            assert users == ["by the server", "by the server", "by the endpoint"]
+            assert refused(app).status_code == refused(PortClient(server)).status_code == 403
+
+
+def test_a_client_that_waits_when_the_handlers_end_comes_back() -> None:
+    asked = asyncio.Event()
+
+    async def authorize(scope: Any) -> Any:
+        asked.set()
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        server = tidewire.Server(port=0, no_auth=True, shards=1)
+        server.authorize(authorize)
+        async with server:
+            waiting = asyncio.create_task(asyncio.to_thread(refused, PortClient(server)))
+            serving = asyncio.create_task(server.serve())
+            await asyncio.wait_for(asked.wait(), 30)
+            serving.cancel()
+            assert (await waiting).status_code == 503
+
+    asyncio.run(main())
+
+
+def test_authorize_is_registered_once_before_the_start() -> None:
+    server = tidewire.Server(port=0, no_auth=True, shards=1)
+    with pytest.raises(tidewire.WrongTypeError, match="authorize is a function that takes the ASGI scope"):
+        server.authorize(5)  # type: ignore[type-var]
+    with pytest.raises(tidewire.WrongTypeError, match="takes one argument"):
+        server.authorize(lambda: True)  # type: ignore[misc, arg-type]
+    server.authorize(lambda scope: True)
+    with pytest.raises(tidewire.InvalidArgumentError, match="has an authorize already"):
+        server.authorize(lambda scope: True)
+    other = tidewire.Server(port=0, no_auth=True, shards=1)
+    with other, pytest.raises(tidewire.StoppedError, match="comes before start"):
+        other.authorize(lambda scope: True)
 
 
 def test_a_session_of_starlette_is_enough() -> None:

@@ -95,6 +95,7 @@ pub use session::application::Application;
 pub use session::context::Context;
 pub use state::adoption::{Adoption, ConnectDecision, InvalidDecision};
 pub use state::calls::Responder;
+pub use state::connect_request::{ConnectRequest, ConnectRequests, ConnectResponder};
 pub use tidewire_net::ADOPTED_BYTES_MAX;
 pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;

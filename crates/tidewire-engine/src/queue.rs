@@ -12,13 +12,14 @@ use crate::model::{CloseReason, ConnectionKey, Encoding, Message, Peer, ShardWak
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::state::calls::Responder;
+use crate::state::connect_request::{ConnectRequest, ConnectRequests};
 use crate::topics::decided::{DecidedTopics, PublicationRequest};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Makes a queue that holds about `bytes_max` bytes of events.
@@ -39,6 +40,7 @@ pub fn queue(bytes_max: usize) -> (QueueSender, Receiver) {
             gate: Arc::clone(&gate),
             takes_syncs: false,
             decided: Arc::default(),
+            connect_requests: Arc::default(),
         },
         Receiver { batches, gate },
     )
@@ -52,6 +54,7 @@ pub struct QueueSender {
     gate: Arc<Gate>,
     takes_syncs: bool,
     decided: Arc<DecidedTopics>,
+    connect_requests: Arc<ConnectRequests>,
 }
 
 /// The end that the application empties.
@@ -169,6 +172,13 @@ impl QueueSender {
         self
     }
 
+    /// Clients that want to connect wait for a decision there, as soon as it wants them.
+    #[must_use]
+    pub fn with_connect_requests(mut self, requests: Arc<ConnectRequests>) -> Self {
+        self.connect_requests = requests;
+        self
+    }
+
     /// The application of one shard: it puts everything into the queue.
     #[must_use]
     pub fn application(&self) -> QueueApplication {
@@ -177,6 +187,7 @@ impl QueueSender {
             gate: Arc::clone(&self.gate),
             takes_syncs: self.takes_syncs,
             decided: Arc::clone(&self.decided),
+            connect_requests: Arc::clone(&self.connect_requests),
             batch: Batch::default(),
             batches: 0,
             sessions: Vec::new(),
@@ -381,9 +392,12 @@ impl Gate {
         }
     }
 
+    fn waiting(&self) -> MutexGuard<'_, Vec<WaitingShard>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wake(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for WaitingShard { shard, is_listed } in waiting.drain(..) {
+        for WaitingShard { shard, is_listed } in self.waiting().drain(..) {
             is_listed.store(false, Ordering::Release);
             shard.wake();
         }
@@ -414,6 +428,7 @@ pub struct QueueApplication {
     gate: Arc<Gate>,
     takes_syncs: bool,
     decided: Arc<DecidedTopics>,
+    connect_requests: Arc<ConnectRequests>,
     batch: Batch,
     /// The number of `batch`.
     batches: u64,
@@ -475,6 +490,14 @@ impl QueueApplication {
 impl Application for QueueApplication {
     fn on_start(&mut self, shard: ShardWaker) {
         self.waker = Some(shard);
+    }
+
+    fn decides_connections(&self) -> bool {
+        self.connect_requests.is_wanted()
+    }
+
+    fn on_connect_request(&mut self, request: ConnectRequest) {
+        self.connect_requests.push(request);
     }
 
     fn on_connect(&mut self, _context: &mut Context<'_>, peer: &Peer) {
@@ -558,19 +581,11 @@ impl Application for QueueApplication {
         if self.gate.is_open() {
             return true;
         }
-        if let Some(shard) = &self.waker
+        if let Some(shard) = self.waker.clone()
             && !self.is_listed.swap(true, Ordering::AcqRel)
         {
-            let mut waiting = self
-                .gate
-                .waiting
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
             let is_listed = Arc::clone(&self.is_listed);
-            waiting.push(WaitingShard {
-                shard: shard.clone(),
-                is_listed,
-            });
+            self.gate.waiting().push(WaitingShard { shard, is_listed });
         }
         // The reader may have made room between the look and the entry.
         self.gate.is_open()

@@ -32,7 +32,7 @@ impl EndedAdoptions {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn ticket(&self, number: u64) -> AdoptionTicket {
+    pub(super) fn ticket(&self, number: u64) -> AdoptionTicket {
         let ended = Arc::clone(&self.0);
         AdoptionTicket::new(number, move |number| {
             ended
@@ -57,13 +57,7 @@ pub fn adopt(
 ) -> Result<(), Failure> {
     // Whatever becomes of it, its ticket ends.
     let ticket = ended.ticket(number);
-    let read = newcomer.decision.as_deref().map(|json| match json {
-        "null" => Ok(ConnectDecision::unavailable()),
-        json => ConnectDecision::from_json(json.as_bytes()),
-    });
-    let decision = read.transpose().map_err(|error| {
-        Failure::argument(format!("the answer of authorize cannot be used: {error}"))
-    })?;
+    let decision = decision_of(newcomer.decision.as_deref())?;
     let port = newcomer.port.unwrap_or(0);
     let listens_at = address_of(newcomer.listens_at.as_deref());
     handle.adopt(Adoption {
@@ -75,6 +69,20 @@ pub fn adopt(
         ticket: Some(ticket),
     })?;
     Ok(())
+}
+
+/// A decision in JSON; null if there was none in time.
+///
+/// # Errors
+/// It cannot be used.
+pub(super) fn decision_of(json: Option<&str>) -> Result<Option<ConnectDecision>, Failure> {
+    let read = json.map(|json| match json {
+        "null" => Ok(ConnectDecision::unavailable()),
+        json => ConnectDecision::from_json(json.as_bytes()),
+    });
+    read.transpose().map_err(|error| {
+        Failure::argument(format!("the answer of authorize cannot be used: {error}"))
+    })
 }
 
 /// Makes a connection to the engine whose other end the caller relays to a client: the descriptor of that end. The caller writes the

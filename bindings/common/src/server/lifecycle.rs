@@ -1,19 +1,21 @@
 //! The life of a server: new, running, stopped. Every method may be called on any thread.
 
 use super::ServerOptions;
+use super::connect_requests::WaitingClient;
 use crate::failure::{Failure, Fault};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidewire_engine::queue::{Receiver, queue};
-use tidewire_engine::{DecidedTopics, Handle, ListeningSockets, Server};
+use tidewire_engine::{ConnectRequests, DecidedTopics, Handle, ListeningSockets, Server};
 use tidewire_wire::close::{CLOSE_CODES, CloseCode};
 
 /// A server of the engine that is started once. It stops when it is dropped.
 pub struct ServerLifecycle {
     options: ServerOptions,
     decided: Arc<DecidedTopics>,
+    connect_requests: Arc<ConnectRequests>,
     running: OnceLock<Running>,
     server: Mutex<Option<Server>>,
     is_starting: AtomicBool,
@@ -31,19 +33,26 @@ impl ServerLifecycle {
     /// A server that does not listen yet.
     #[must_use]
     pub fn new(options: ServerOptions) -> Self {
-        Self::with(options, Arc::default())
+        Self::with(options, Arc::default(), Arc::default())
     }
 
-    /// Another server with the same options, which decides about the same topics.
+    /// Another server with the same options, which decides about the same topics and clients.
     #[must_use]
     pub fn renewed(&self) -> Self {
-        Self::with(self.options.clone(), Arc::clone(&self.decided))
+        let decided = Arc::clone(&self.decided);
+        let connect_requests = Arc::clone(&self.connect_requests);
+        Self::with(self.options.clone(), decided, connect_requests)
     }
 
-    fn with(options: ServerOptions, decided: Arc<DecidedTopics>) -> Self {
+    fn with(
+        options: ServerOptions,
+        decided: Arc<DecidedTopics>,
+        connect_requests: Arc<ConnectRequests>,
+    ) -> Self {
         Self {
             options,
             decided,
+            connect_requests,
             running: OnceLock::new(),
             server: Mutex::new(None),
             is_starting: AtomicBool::new(false),
@@ -73,7 +82,9 @@ impl ServerLifecycle {
             return Err(Failure::stopped(message));
         }
         let (sender, receiver) = queue(self.options.queue_bytes_max);
-        let sender = sender.with_decided(Arc::clone(&self.decided));
+        let sender = sender
+            .with_decided(Arc::clone(&self.decided))
+            .with_connect_requests(Arc::clone(&self.connect_requests));
         let sender = match self.options.snapshot_requests {
             true => sender.with_syncs(),
             false => sender,
@@ -103,6 +114,17 @@ impl ServerLifecycle {
     pub fn decide_about(&self, patterns: Vec<String>) -> Result<(), Failure> {
         let set = self.decided.set(patterns);
         set.map_err(Failure::argument)
+    }
+
+    /// Has every client wait for a decision of the application from now on. `wake` is called on a thread of the engine when one
+    /// waits; only the first one counts.
+    pub fn decide_connections(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.connect_requests.decide_all(wake);
+    }
+
+    /// The next client that waits for a decision.
+    pub fn take_waiting_client(&self) -> Option<WaitingClient> {
+        self.connect_requests.take().map(WaitingClient::from)
     }
 
     /// Ends every connection at once. A server that does not run stays as it is, but cannot be used any more.

@@ -1,6 +1,7 @@
 //! The server: `Server` of `lib/server.js` is a class on top of [`NativeServer`].
 //!
 //! - `adopting`: connections of HTTP servers of Node
+//! - `connect_requests`: clients about whom JavaScript decides
 //! - `inbox`: received events, as rows of numbers and bytes in a buffer of JavaScript
 //! - `inquiries`: what the application asks of the running server
 //! - `later`: what a broker answers later, as promises
@@ -9,6 +10,7 @@
 //! - `tables`: connections and requests under small numbers
 
 mod adopting;
+mod connect_requests;
 mod inbox;
 mod inquiries;
 mod later;

@@ -43,6 +43,12 @@ server.attach(createServer(), {
 });
 // @ts-expect-error A user is a text.
 server.attach(createServer(), { authorize: () => ({ user: 5 }) });
+server.authorize(async ({ headers }) => headers.cookie !== undefined && { user: "ann" }, {
+  use: [],
+  authorizeTimeoutMs: 50,
+});
+// @ts-expect-error: authorize is no option of itself.
+server.authorize(() => true, { authorize: () => true });
 const Said = z.object({ text: z.string(), at: z.coerce.date() });
 server.on("say", Said, (message, payload) =>
   message.connection.send({ text: payload.text, at: payload.at.getTime() }),

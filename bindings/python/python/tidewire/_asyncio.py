@@ -9,10 +9,12 @@ import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from ._admission import Authorize
 from ._dispatch import Dispatcher
-from ._handlers import Handlers, HandlerStatistics, Middleware
+from ._doorkeeper import Doorkeeper
+from ._handlers import Handlers, HandlerStatistics, Middleware, check_handler
 from ._schemas import checked
 from ._server_answers import until_free
 from ._server_async import AsyncCalls
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidewire")
 
+A = TypeVar("A", bound=Authorize)
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 R = TypeVar("R")
@@ -38,6 +41,7 @@ class AsyncServer(AsyncCalls):
     _waker_made: ServerWaker | None = None
     _left_made: deque[Message] | None = None
     _dispatcher: Dispatcher | None = None
+    _doorkeeper: Doorkeeper | None = None
     _has_served = False
     """Whether `serve` has begun once."""
 
@@ -119,6 +123,47 @@ class AsyncServer(AsyncCalls):
             return function
 
         return register
+
+    @overload
+    def authorize(self, function: A) -> A: ...
+    @overload
+    def authorize(self, *, timeout_ms: int) -> Callable[[A], A]: ...
+    def authorize(self, function: A | None = None, *, timeout_ms: int = 10_000) -> A | Callable[[A], A]:
+        """Registers the function, a `def` or `async def`, that decides who may connect, by the request.
+
+        It is asked on the event loop of the handlers about the clients of the server's own port, and of each
+        `tidewire.asgi.WebSocketEndpoint` without an `authorize` of its own. It gets the request as an ASGI scope:
+        `headers`, `path`, `query_string`, `client` and so on. It returns an `Admission`; or `True`, and the token
+        decides; or `False` or `None`, and the client gets 403. A `CallError` does that in its own words. With another
+        exception, or without an answer in time, the client gets 503, and comes back. So it does when the clients that
+        wait are too many.
+
+        Args:
+            timeout_ms: How long it may take; at most `call_timeout_ms` counts.
+
+        Example:
+            @server.authorize
+            async def authorize(scope):
+                session = await find_session(cookies(scope))
+                return {"user": session.user} if session else None
+
+        Raises:
+            InvalidArgumentError: There is one already.
+            StoppedError: The server was started before.
+            WrongTypeError: It is no function of one argument.
+        """
+        if self.state == "running":
+            raise StoppedError("authorize comes before start()")
+
+        def register(function: A) -> A:
+            if self._doorkeeper is not None:
+                raise InvalidArgumentError("this server has an authorize already")
+            check_handler(function, "authorize", "the ASGI scope")
+            self._doorkeeper = Doorkeeper(function, timeout_ms / 1000)
+            self._decide_connections(self._doorkeeper.signal)
+            return function
+
+        return register if function is None else register(function)
 
     def use(self, middleware: M) -> M:
         """Puts an `async def` around every handler of messages, requests and publications; the first is the outermost.
@@ -211,8 +256,10 @@ class AsyncServer(AsyncCalls):
         )
         self._has_served = True
         self.admit(True)
+        doorkeeper = self._doorkeeper
         try:
-            await dispatcher.run(blocked_warning_ms, stop_timeout_ms)
+            with doorkeeper.watching(self) if doorkeeper else contextlib.nullcontext():
+                await dispatcher.run(blocked_warning_ms, stop_timeout_ms)
         finally:
             if self._dispatcher is dispatcher:
                 self._dispatcher = None

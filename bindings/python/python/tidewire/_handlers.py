@@ -143,7 +143,7 @@ class Handlers:
 
     def add(self, name: str, function: Function, *, replies: bool) -> None:
         """Registers the handler of a type, an event, or the rest."""
-        _check(function)
+        check_handler(function)
         handler = Handler(function, "reply" if replies else None)
         if self._middleware and (replies or name not in EVENTS):
             handler.surround(self._middleware)
@@ -160,7 +160,7 @@ class Handlers:
         self, topic: str, function: Function, decide_about: Callable[[list[str]], None]
     ) -> None:
         """Registers the handler that decides about the publications of clients to a topic or pattern."""
-        _check(function)
+        check_handler(function)
         if topic in self.publications:
             held = self.publications[topic].name
             raise InvalidArgumentError(f"{topic!r} has a handler already: {held}")
@@ -310,9 +310,10 @@ def _error(message: Message, code: str, text: str) -> str:
     return orjson.dumps(whole).decode()
 
 
-def _check(function: object) -> None:
+def check_handler(function: object, what: str = "a handler", argument: str = "the message") -> None:
+    """Refuses what is no function of one argument."""
     if not callable(function):
-        raise WrongTypeError(f"a handler is a function that takes the message, not {function!r}")
+        raise WrongTypeError(f"{what} is a function that takes {argument}, not {function!r}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -321,7 +322,7 @@ def _check(function: object) -> None:
         signature.bind(None)
     except TypeError:
         raise WrongTypeError(
-            f"a handler takes one argument, the message: {function!r} takes {signature}"
+            f"{what} takes one argument, {argument}: {function!r} takes {signature}"
         ) from None
 
 

@@ -73,7 +73,7 @@ class Server(AsyncServer):
     def __enter__(self) -> Self:
         if self.state == "new":
             self.start()
-        if self._handlers.all():
+        if self._handlers.all() or self._doorkeeper:
             timer = threading.Timer(HANDLERS_IDLE_S, _warn_of_idle_handlers, (weakref.ref(self),))
             timer.daemon = True
             timer.start()

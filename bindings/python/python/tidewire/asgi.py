@@ -125,7 +125,8 @@ class WebSocketEndpoint:
         authorize: Decides who may connect, in place of the token: a function or an `async def` that is called with
             the ASGI scope. It returns an `Admission`; or `True`, and the token decides; or `False` or `None`, and
             the client gets 403. A `CallError` does that in its own words. With another exception, or without an
-            answer in `opening_timeout_ms`, the client gets 503, and comes back.
+            answer in `opening_timeout_ms`, the client gets 503, and comes back. Default: the function of
+            `server.authorize`, else the token decides.
         path: The path at which the server takes connections. Default: the one in `server.url`.
         buffer_bytes_max: How much may wait in each direction for a connection that does not keep up, besides
             one message; past it the other side is not read.
@@ -197,10 +198,10 @@ class WebSocketEndpoint:
             TidewireError: There is none now.
         """
         decision, attachment = None, None
-        if self._authorize is not None:
-            decision, attachment = await decide(
-                self._authorize, scope, self._opening_timeout_s, self._complaints
-            )
+        doorkeeper = self._server._doorkeeper
+        authorize = self._authorize if doorkeeper is None else self._authorize or doorkeeper.authorize
+        if authorize is not None:
+            decision, attachment = await decide(authorize, scope, self._opening_timeout_s, self._complaints)
         listens_at, _ = scope.get("server") or (None, None)
         try:
             descriptor = self._server._adopt_relayed(_client(scope), listens_at, decision, attachment)

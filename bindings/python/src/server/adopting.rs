@@ -25,7 +25,7 @@ impl Adoptions {
     }
 
     /// A number for a new connection. What was attached to those that have ended is dropped.
-    fn begin(&self, attachment: Option<Py<PyAny>>) -> u64 {
+    pub(super) fn begin(&self, attachment: Option<Py<PyAny>>) -> u64 {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let mut dropped = Vec::new();
         let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,6 +43,10 @@ impl Adoptions {
 }
 
 impl Adoptions {
+    pub(super) fn ended(&self) -> &EndedAdoptions {
+        &self.ended
+    }
+
     /// Makes a connection whose other end the caller relays to a client: the descriptor of that end.
     pub(super) fn relay(
         &self,

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod batch;
+mod connect_requests;
 mod connection;
 mod core;
 mod inquiries;
@@ -10,6 +11,7 @@ mod publishing;
 mod waiting;
 
 pub(crate) use batch::{Batch, BatchIterator};
+pub(crate) use connect_requests::WaitingClient;
 pub(crate) use connection::Connection;
 pub(crate) use message::Message;
 pub(crate) use waiting::{PendingPublish, Published};
@@ -17,7 +19,7 @@ pub(crate) use waiting::{PendingPublish, Published};
 use crate::arguments::{Flag, Names, Str, Whole};
 use crate::errors::Failure;
 use crate::json;
-use crate::signal::SIGNALS_CHECKED;
+use crate::signal::{ClientSignal, SIGNALS_CHECKED};
 use arc_swap::ArcSwap;
 use core::{Core, read_options};
 use pyo3::prelude::*;
@@ -75,6 +77,22 @@ impl ServerCore {
     fn decide_about(&self, topics: Vec<String>) -> PyResult<()> {
         let decided = self.core().server.decide_about(topics);
         decided.map_err(|failure| Failure::from(failure).into())
+    }
+
+    /// Has every client of the own port wait for a decision. The signal is given when one waits.
+    #[pyo3(name = "_decide_connections")]
+    fn decide_connections(&self, signal: &ClientSignal) {
+        let signal = signal.signal();
+        let core = self.core();
+        core.server.decide_connections(move || signal.give());
+    }
+
+    /// The next client that waits for a decision.
+    #[pyo3(name = "_take_waiting_client")]
+    fn take_waiting_client(&self) -> Option<WaitingClient> {
+        let core = self.core();
+        let client = core.server.take_waiting_client()?;
+        Some(WaitingClient::new(core, client))
     }
 
     /// Starts to listen.

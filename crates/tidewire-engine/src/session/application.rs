@@ -5,6 +5,7 @@ use crate::model::queries::SyncRequest;
 use crate::model::{CloseReason, ConnectionKey, Message, Peer, ShardWaker};
 use crate::session::context::Context;
 use crate::state::calls::Responder;
+use crate::state::connect_request::ConnectRequest;
 use crate::topics::decided::{DecidedTopics, PublicationRequest};
 use std::cell::Cell;
 use tidewire_wire::codes::ErrorCode;
@@ -17,6 +18,18 @@ pub trait Application: Send + 'static {
     /// The shard starts. `shard` wakes it from other threads.
     fn on_start(&mut self, shard: ShardWaker) {
         let _ = shard;
+    }
+
+    /// True if this application decides who may connect. Asked for each request that nothing forbids so far. Default: the token
+    /// decides, and the backend.
+    fn decides_connections(&self) -> bool {
+        false
+    }
+
+    /// A client wants to connect to a server that [decides](Self::decides_connections): let it in, or refuse it, by the
+    /// [responder](ConnectRequest::responder), here or later from any thread. Default: its token decides.
+    fn on_connect_request(&mut self, request: ConnectRequest) {
+        request.responder.decide(None, None);
     }
 
     /// A session is ready to receive.
@@ -140,6 +153,14 @@ impl<A: Application> Marked<A> {
 
     pub(crate) fn on_start(&mut self, shard: ShardWaker) {
         self.call(|application| application.on_start(shard));
+    }
+
+    pub(crate) fn decides_connections(&self) -> bool {
+        self.application.decides_connections()
+    }
+
+    pub(crate) fn on_connect_request(&mut self, request: ConnectRequest) {
+        self.call(|application| application.on_connect_request(request));
     }
 
     pub(crate) fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {

@@ -15,6 +15,8 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
+use crate::state::adoption::ConnectDecision;
+use crate::state::backend::BackendAnswer;
 use crate::state::calls::{
     AnswerWay, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, call_result, checked,
 };
@@ -259,6 +261,10 @@ impl Session<'_> {
                 }
             }
             OpenCall::Publication(_, question) => self.time_out_decision(*question),
+            OpenCall::Connect(id, question) => {
+                let late = BackendAnswer::Decision(Some(ConnectDecision::unavailable()), None);
+                self.core.questions.inbox.push((*id, *question, late));
+            }
             OpenCall::Sent(_) => {
                 let calls = self.state.calls.as_mut();
                 if let Some(call) = calls.and_then(|calls| calls.sent.remove(&number)) {

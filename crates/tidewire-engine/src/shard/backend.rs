@@ -83,7 +83,10 @@ impl<A: Application> EngineShard<A> {
                 self.note_late(&answer);
                 continue;
             };
-            let is_connect = matches!(answer, BackendAnswer::Connect(_));
+            let is_connect = matches!(
+                answer,
+                BackendAnswer::Connect(_) | BackendAnswer::Decision(..)
+            );
             question.answer = Some(answer);
             if let Some(due_ms) = question.due_ms.take() {
                 let deadlines = &mut self.core.calls.deadlines;
@@ -99,7 +102,10 @@ impl<A: Application> EngineShard<A> {
 
     /// Counts a decision of the application that nobody waits for any more.
     fn note_late(&self, answer: &BackendAnswer) {
-        if matches!(answer, BackendAnswer::Application(_)) {
+        if matches!(
+            answer,
+            BackendAnswer::Application(_) | BackendAnswer::Decision(..)
+        ) {
             self.core.counters.call_answers_late.add(1);
         }
     }

@@ -38,8 +38,10 @@ impl<A: Application> EngineShard<A> {
             let Some((number, waiting)) = self.core.calls.take_due(now_ms) else {
                 break;
             };
-            let (OpenCall::Received(id, _) | OpenCall::Sent(id) | OpenCall::Publication(id, _)) =
-                &waiting;
+            let (OpenCall::Received(id, _)
+            | OpenCall::Sent(id)
+            | OpenCall::Publication(id, _)
+            | OpenCall::Connect(id, _)) = &waiting;
             if let Some(mut session) = self.session(io, *id) {
                 session.time_out(number, &waiting);
             }

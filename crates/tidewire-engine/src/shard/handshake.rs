@@ -45,6 +45,8 @@ enum Decision {
     },
     /// The backend has to be asked first, about this user.
     Ask { user: Option<String> },
+    /// The application has to be asked first.
+    AskApplication,
     Reject {
         status: u16,
         reason: String,
@@ -62,6 +64,8 @@ struct Newcomer {
     is_local: bool,
     /// The decision of the application, if there is one.
     decision: Option<ConnectDecision>,
+    /// The application decides, and was not asked.
+    awaits_application: bool,
     unix_ms: u64,
 }
 
@@ -80,7 +84,7 @@ struct Guest {
 
 impl Newcomer {
     /// The client of a connection, with the decision that the application has handed over.
-    fn of(state: &mut ConnectionState, io: &Io, listens_locally: bool) -> Self {
+    fn of(state: &mut ConnectionState, io: &Io, listens_locally: bool, app_decides: bool) -> Self {
         let address = state.peer_address(io);
         let by_proxy = state.forwarded.as_ref().map(|client| client.by_proxy);
         let adopted = state.adopted();
@@ -90,6 +94,7 @@ impl Newcomer {
             is_local: adopted
                 .as_ref()
                 .map_or(listens_locally, |adopted| adopted.is_local),
+            awaits_application: app_decides && adopted.is_none(),
             decision: adopted.and_then(|adopted| adopted.decision.take()),
             key: state.key,
             unix_ms: io.now().unix_ms,
@@ -127,22 +132,28 @@ impl<A: Application> EngineShard<A> {
         };
         self.read_forwarded(io, id, &request);
         let listens_locally = self.core.setup.config.listen.ip().is_loopback();
-        let Some(connection) = self.connection(id) else {
+        let app_decides = self.app.decides_connections();
+        let Some(Connection { state, .. }) = self.connection(id) else {
             return data.len();
         };
-        if connection.state.awaits_backend() {
+        if state.awaits_backend() {
             return 0;
         }
-        let newcomer = Newcomer::of(&mut connection.state, io, listens_locally);
+        let question = state.question.take();
+        let mut answer = question.and_then(|question| question.answer);
+        let decision = answer.take_if(|answer| matches!(answer, BackendAnswer::Decision(..)));
+        if let Some(BackendAnswer::Decision(decision, ticket)) = decision {
+            state.decide(decision, ticket, listens_locally);
+        }
+        let newcomer = Newcomer::of(state, io, listens_locally, app_decides);
         self.trace_handshake(io, id, &request);
-        let Some(connection) = self.connection(id) else {
-            return data.len();
-        };
-        let question = connection.state.question.take();
-        let answer = question.and_then(|question| question.answer);
         match self.core.decide(&request, newcomer, answer) {
             Decision::Ask { user } => {
                 self.ask_connect(io, id, &request, user.as_deref());
+                0
+            }
+            Decision::AskApplication => {
+                self.ask_application(io, id, &request);
                 0
             }
             Decision::Accept { guest, failure } => {
@@ -308,6 +319,9 @@ impl Core {
         if let Some(rejection) = self.rejection(request, &newcomer) {
             return rejection;
         }
+        if newcomer.awaits_application {
+            return Decision::AskApplication;
+        }
         let decision = newcomer.decision.take();
         let mut failure = None;
         let mut user = None;
@@ -374,6 +388,7 @@ impl Core {
         let is_guarded = newcomer.is_local
             && !newcomer.is_forwarded
             && newcomer.decision.is_none()
+            && !newcomer.awaits_application
             && is_open_to_page(config, request);
         let caller = HostCaller {
             connection: Some(newcomer.key),

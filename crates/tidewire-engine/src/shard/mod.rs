@@ -3,6 +3,7 @@
 mod adopting;
 mod backend;
 mod calls;
+mod connect_request;
 pub(crate) mod containment;
 mod delivery_budget;
 pub(crate) mod drain;

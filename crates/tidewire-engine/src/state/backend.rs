@@ -2,8 +2,10 @@
 
 use crate::backend::events::{ConnectAnswer, PublishAnswer, SubscribeAnswer};
 use crate::backend::failure::Failure;
+use crate::model::adoption::AdoptionTicket;
 use crate::model::content::Content;
 use crate::model::inbox::Inbox;
+use crate::state::adoption::ConnectDecision;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
 use tidewire_wire::session::CallError;
@@ -28,6 +30,8 @@ pub(crate) enum BackendAnswer {
     Publish(Result<PublishAnswer, Failure>),
     /// The decision of the application about a publication: it goes on, with another payload if there is one, or is refused.
     Application(Result<Option<Content>, CallError>),
+    /// The decision of the application about a new connection; without one its token decides, or the backend.
+    Decision(Option<ConnectDecision>, Option<AdoptionTicket>),
 }
 
 impl BackendAnswer {
@@ -37,7 +41,7 @@ impl BackendAnswer {
             Self::Connect(answer) => answer.as_ref().err(),
             Self::Subscribe(answer) => answer.as_ref().err(),
             Self::Publish(answer) => answer.as_ref().err(),
-            Self::Application(_) => None,
+            Self::Application(_) | Self::Decision(..) => None,
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum OpenCall {
     Sent(ConnectionId),
     /// The question to the application about a publication.
     Publication(ConnectionId, u64),
+    /// The question to the application about a new connection.
+    Connect(ConnectionId, u64),
 }
 
 /// The open calls of a connection, and the answers to it while the application is called for it.

@@ -4,8 +4,9 @@ use crate::limits::errors::ErrorBudget;
 use crate::limits::owner::OwnerId;
 use crate::limits::rate::TokenBucket;
 use crate::limits::unfinished::Charge;
+use crate::model::adoption::AdoptionTicket;
 use crate::model::{CloseReason, ConnectionKey, Peer};
-use crate::state::adoption::{Adopted, Forwarded};
+use crate::state::adoption::{Adopted, ConnectDecision, Forwarded};
 use crate::state::backend::{BackendAnswer, Question};
 use crate::state::calls::SessionCalls;
 use crate::state::expiry::Expiry;
@@ -266,6 +267,21 @@ impl ConnectionState {
         let forwarded = self.forwarded.get_or_insert_default();
         forwarded.address = Some(client);
         forwarded.by_proxy = true;
+    }
+
+    /// Notes the decision of the application about a client of the server's own port, as if the connection were handed over.
+    pub(crate) fn decide(
+        &mut self,
+        decision: Option<ConnectDecision>,
+        ticket: Option<AdoptionTicket>,
+        is_local: bool,
+    ) {
+        let adopted = Adopted {
+            ticket,
+            is_local,
+            decision,
+        };
+        self.forwarded.get_or_insert_default().adopted = Some(adopted);
     }
 
     /// The hand-over by the application, if there was one.

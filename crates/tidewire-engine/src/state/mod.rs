@@ -5,6 +5,7 @@ pub(crate) mod backend;
 pub(crate) mod busiest;
 pub(crate) mod calls;
 pub(crate) mod compression;
+pub(crate) mod connect_request;
 pub(crate) mod connection;
 pub(crate) mod core;
 pub(crate) mod delivery_times;

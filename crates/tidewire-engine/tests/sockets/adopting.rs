@@ -180,6 +180,20 @@ fn changed(client: &mut Client) -> Value {
 
 #[test]
 fn the_application_decides_who_may_connect() {
+    for_each_admission(|decision| {
+        let server = unbound(config(), Sink);
+        let address = front(server.handle(), move |adoption| {
+            adoption.decision = decision();
+        });
+        (server, address)
+    });
+}
+
+/// The decision about a client.
+pub(crate) type Decide = Box<dyn Fn() -> Option<ConnectDecision> + Send>;
+
+/// Connects to a server for each case of `admissions.json`.
+pub(crate) fn for_each_admission(serve: impl Fn(Decide) -> (Server, SocketAddr)) {
     for case in vectors::load::<Case>("admissions") {
         // What a language makes of an answer.
         let decision = match &case.answer {
@@ -187,14 +201,12 @@ fn the_application_decides_who_may_connect() {
             Value::Bool(false) | Value::Null => Some(json!({"refused": {}})),
             answer => Some(answer.clone()),
         };
-        let server = unbound(config(), Sink);
-        let address = front(server.handle(), move |adoption| {
-            let read = decision.as_ref().map(|decision| {
+        let (_server, address) = serve(Box::new(move || {
+            decision.as_ref().map(|decision| {
                 ConnectDecision::from_json(decision.to_string().as_bytes())
                     .unwrap_or_else(|_| ConnectDecision::unavailable())
-            });
-            adoption.decision = read;
-        });
+            })
+        }));
         let opening = Opening::new(address);
         if case.status != 101 {
             let (status, body) = opening.refused();

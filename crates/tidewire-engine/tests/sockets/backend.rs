@@ -15,10 +15,12 @@ use server::{Behaviour, TestBackend};
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tidewire_engine::apps::Sink;
 use tidewire_engine::{
     AccessRules, Application, BackendAway, BackendConfig, BackendEvent, BackendSecret, BackendUrl,
-    CallError, Config, Context, DecidedTopics, Message, PublicationRequest, Responder, Server,
+    CallError, Config, ConnectDecision, ConnectRequest, Context, DecidedTopics, Message,
+    PublicationRequest, Responder, Server,
 };
 use tidewire_wire::format::binary_text;
 use tidewire_wire::secure::hmac_sha256;
@@ -495,4 +497,41 @@ fn a_stopped_server_waits_for_no_backend() {
         backend.received().len() == 1
     });
     server.stop();
+}
+
+/// Decides about clients whose request has a query.
+#[derive(Clone)]
+struct QueryGate(Arc<AtomicUsize>);
+
+impl Application for QueryGate {
+    fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+
+    fn decides_connections(&self) -> bool {
+        true
+    }
+
+    fn on_connect_request(&mut self, request: ConnectRequest) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let decision = ConnectDecision::from_json(br#"{"user": "by the application"}"#);
+        let is_decided = request.target.contains('?');
+        let decision = is_decided.then(|| decision.expect("a decision"));
+        request.responder.decide(decision, None);
+    }
+}
+
+#[test]
+fn the_backend_is_asked_about_clients_about_whom_the_application_does_not_decide() {
+    let backend = TestBackend::start(|_, _| answer(json!({ "user": "by the backend" })));
+    let config = with(backend_at(backend.address, &[BackendEvent::Connect]));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let server = start(config, QueryGate(Arc::clone(&asked)));
+    let user = |target: &str| {
+        let mut client = Opening::new(server.address()).target(target).open();
+        client.next_json()["p"]["details"]["user_id"].clone()
+    };
+    assert_eq!(user("/ws"), "by the backend");
+    assert_eq!(user("/ws?x"), "by the application");
+    // Though each request is read again after an answer.
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(backend.events("connect").len(), 1);
 }

@@ -14,6 +14,7 @@ mod batches;
 mod binary;
 mod calls;
 mod compression;
+mod connect_requests;
 mod containment;
 mod dashboard;
 mod decided;

@@ -190,6 +190,16 @@ impl<'a> Request<'a> {
         self.head_bytes
     }
 
+    /// The target as it came: the path and the query, or a whole URL.
+    pub fn target(&self) -> &'a str {
+        self.head.target
+    }
+
+    /// The headers, in their order.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        self.head.headers()
+    }
+
     /// The values of all headers called `name`, in any case, in their order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.head.headers().values(name)
