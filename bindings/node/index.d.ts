@@ -75,6 +75,11 @@ export interface TypeAndPriority {
   priority?: Priority;
 }
 
+export interface Volatile {
+  /** Whether clients that lag do not get the message at all. Default false. */
+  volatile?: boolean;
+}
+
 /** Topics or patterns, such as `orders.eu`, `orders.*` or `orders.>`. */
 export type Topics = string | Iterable<string>;
 
@@ -101,7 +106,7 @@ export class Connection {
   /** Whether it is open, as far as was received. */
   get isOpen(): boolean;
   /** Sends a message. If the connection is gone, the message is dropped without an error. */
-  send(payload: unknown, options?: TypeAndPriority): void;
+  send(payload: unknown, options?: TypeAndPriority & Volatile): void;
   /** Sends a string as a text message, bytes as a binary one, and a received message as it came. */
   sendRaw(data: string | Bytes | Message): void;
   /** Ends the connection. Codes: 1000 to 1003, 1007 to 1014, 3000 to 4999; your own are 4000 to 4299. */
@@ -205,7 +210,7 @@ export interface Published {
 export type Excluded = Connection | Iterable<Connection>;
 
 /** The options of a message to many. */
-export interface MessageOptions extends TypeAndPriority {
+export interface MessageOptions extends TypeAndPriority, Volatile {
   /** Everybody but this connection, or these, at most 1000. */
   exclude?: Excluded;
 }

@@ -59,6 +59,16 @@ function priorityNumber(value) {
   return value;
 }
 
+/** Beside the number of a priority: the message is volatile. */
+const VOLATILE = 128;
+
+/** The number of a priority, and whether the message is volatile. */
+function urgency(priority, volatile) {
+  const number = priorityNumber(priority);
+  if (volatile === undefined || volatile === null) return number;
+  return flag("volatile", volatile) ? number | VOLATILE : number;
+}
+
 function closing(code, reason) {
   whole("code", code, 0, 0xffff);
   text("reason", reason);
@@ -79,5 +89,6 @@ module.exports = {
   priorityNumber,
   shown,
   text,
+  urgency,
   whole,
 };

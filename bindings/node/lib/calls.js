@@ -2,14 +2,23 @@
 
 // The arguments and results of calls of a server, for the forms that block and those that are promises.
 
-const { flag, name, optionalText, optionalWhole, priorityNumber, text, whole } = require("./arguments.js");
+const {
+  flag,
+  name,
+  optionalText,
+  optionalWhole,
+  priorityNumber,
+  text,
+  urgency,
+  whole,
+} = require("./arguments.js");
 const { Connection } = require("./connection.js");
 const { translated, WrongTypeError } = require("./errors.js");
 const { payloadOf } = require("./json.js");
 const { named } = require("./names.js");
 
 const KIND = new Set(["type", "priority"]);
-const MESSAGE = new Set([...KIND, "exclude"]);
+const MESSAGE = new Set([...KIND, "exclude", "volatile"]);
 const PUBLICATION = new Set([...MESSAGE, "id", "key", "ttlMs", "snapshot"]);
 const PUBLICATIONS = new Set([...KIND, "waitMs"]);
 const CONNECTIONS = new Set(["user", "topic", "after", "limit"]);
@@ -26,10 +35,10 @@ function run(action) {
   }
 }
 
-/** The type, the number of the priority and the excluded connections of a message to many. */
+/** The type, the number of the urgency and the excluded connections of a message to many. */
 function messageOf(call, options) {
-  const { type, priority, exclude } = named(call, options, MESSAGE);
-  return [name("type", type ?? "message"), priorityNumber(priority), excluded(exclude)];
+  const { type, priority, exclude, volatile } = named(call, options, MESSAGE);
+  return [name("type", type ?? "message"), urgency(priority, volatile), excluded(exclude)];
 }
 
 /** The numbers of the connections that do not receive a message: one connection, or several; `undefined` without any. */
@@ -51,9 +60,13 @@ function excluded(exclude) {
 /** The type of a publication, and the options of `publish` as the native module takes them. */
 function publication(options) {
   if (options === undefined || options === null) return ["message", undefined];
-  const { type, priority, id, key, ttlMs, exclude, snapshot } = named("publish", options, PUBLICATION);
+  const { type, priority, id, key, ttlMs, exclude, snapshot, volatile } = named(
+    "publish",
+    options,
+    PUBLICATION,
+  );
   const chosen = {
-    priority: priorityNumber(priority),
+    priority: urgency(priority, volatile),
     id: optionalText("id", id),
     key: optionalText("key", key),
     ttlMs: optionalWhole("ttlMs", ttlMs, 0, Number.MAX_SAFE_INTEGER),

@@ -7,7 +7,7 @@ const { decodePayload, encode } = require("./json.js");
 const { isMessage } = require("./message-mark.js");
 const { named } = require("./names.js");
 const { SEND, SEND_BINARY, SEND_TEXT } = require("./outbox.js");
-const { closing, name, priorityNumber, text, whole } = require("./arguments.js");
+const { closing, name, text, urgency, whole } = require("./arguments.js");
 
 /** A client's connection: one object as long as it is open. */
 class Connection {
@@ -40,10 +40,10 @@ class Connection {
     if (options !== undefined && options !== null) {
       // The names are looked at here first: a call for each message should not cost more for it.
       let isKnown = typeof options === "object";
-      for (const given in options) isKnown &&= given === "type" || given === "priority";
+      for (const given in options) isKnown &&= SEND_OPTIONS.has(given);
       if (!isKnown) named("send", options, SEND_OPTIONS);
       type = name("type", options.type ?? "message");
-      priority = priorityNumber(options.priority);
+      priority = urgency(options.priority, options.volatile);
     }
     this.#outbox.add(SEND, this._place, this._generation, type, encode(payload), priority);
   }
@@ -134,7 +134,7 @@ function bytesOf(data) {
   );
 }
 
-const SEND_OPTIONS = new Set(["type", "priority"]);
+const SEND_OPTIONS = new Set(["type", "priority", "volatile"]);
 const REQUEST_OPTIONS = new Set(["type", "timeoutMs"]);
 const ACCESS = new Set([
   "subscribeAllow",

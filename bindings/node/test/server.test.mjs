@@ -297,45 +297,6 @@ test("topics, history, presence and questions", async (t) => {
   assert.deepEqual(await soon(client.closed), { code: 4000, reason: "enough" });
 });
 
-test("messages to many pass connections by", async (t) => {
-  const connections = [];
-  const server = await serve(t, {}, (server) => {
-    server.on("connect", ({ connection }) => connections.push(connection));
-  });
-  const clients = [];
-  for (let number = 0; number < 3; number++) {
-    clients.push(await Client.connect(t, server.url));
-    await clients.at(-1).subscribe("a");
-    await eventually(() => connections.length > number);
-  }
-  const [first, second] = connections;
-  const typesUntil = async (client, last) => {
-    const types = [];
-    while (types.at(-1) !== last) types.push(JSON.parse(await client.next()).t);
-    return types;
-  };
-  server.publish("a", 1, { type: "one", exclude: [first, second] });
-  server.publish("a", 1, { type: "end" });
-  const ofTopic = [];
-  for (const client of clients) ofTopic.push(await typesUntil(client, "end"));
-  assert.deepEqual(ofTopic, [["end"], ["end"], ["one", "end"]]);
-  server.broadcast(2, { type: "two", exclude: new Set([second]) });
-  server.broadcast(3, { type: "three", exclude: first });
-  server.broadcast(4, { type: "four", exclude: connections });
-  server.broadcast(5, { type: "end", exclude: undefined });
-  const seen = [];
-  for (const client of clients) seen.push(await typesUntil(client, "end"));
-  assert.deepEqual(seen, [
-    ["two", "end"],
-    ["three", "end"],
-    ["two", "three", "end"],
-  ]);
-  for (const exclude of [7, "all", ["all"], {}]) {
-    assert.throws(() => server.broadcast(1, { exclude }), { name: "WrongTypeError", message: /exclude/ });
-    assert.throws(() => server.publish("a", 1, { exclude }), { name: "WrongTypeError", message: /exclude/ });
-  }
-});
-
 test("a connection is changed by its server", async (t) => {
   let connection;
   const server = await serve(t, { topicsOpen: false }, (server) => {

@@ -223,6 +223,16 @@ def test_users_and_connections(serve, secret) -> None:
             while types[-1:] != ["ten"]:
                 types.append(client.hear()["t"])
             assert [type for type in types if type != "subscription_update"] == expected
+        for sent in (
+            lambda **given: server.broadcast(11, type="11", **given),
+            lambda **given: server.publish("b", 11, type="11", **given),
+            lambda **given: server.send_to_user("bob", 11, type="11", **given),
+            lambda **given: connections["bob"].send(11, type="11", **given),
+        ):
+            sent(volatile=True)
+            assert bob.until("11")["p"] == 11
+            with pytest.raises(tidewire.WrongTypeError, match="volatile"):
+                sent(volatile=1)
         for wrong in (7, ["ann"], connections):
             with pytest.raises(tidewire.WrongTypeError, match="exclude"):
                 server.broadcast(1, exclude=wrong)
@@ -299,3 +309,19 @@ def test_statistics(serve) -> None:
             time.sleep(0.01)
     assert statistics["connections_open"] == 1
     assert statistics["deliveries"] == 1
+
+
+def test_a_client_that_lags_does_not_get_what_is_volatile(serve: Any) -> None:
+    server = serve(no_auth=True, topics_open=True, outbox_bytes_max=256 << 20)
+    with PlainClient(server.url) as slow, PlainClient(server.url) as quick:
+        for client, topics in ((slow, ["filling", "a"]), (quick, ["a"])):
+            client.say("subscription_update", {"action": "subscribe", "topics": topics})
+            client.until("subscription_update")
+        server.publish_many("filling", ["x" * 60_000] * 200, wait_ms=30_000)
+
+        def is_skipped() -> bool:
+            server.publish("a", 1, type="here", volatile=True)
+            return bool(server.statistics()["deliveries_skipped"])
+
+        until(is_skipped)
+        assert quick.until("here")["p"] == 1

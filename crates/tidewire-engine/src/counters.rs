@@ -163,6 +163,7 @@ counters! {
     publications_repeated, Counter, "Publications of clients dropped because their id or number had arrived before";
     deliveries, Counter, "Publications sent, counted for each receiver";
     publications_replayed, Counter, "Publications sent again to subscribers that had missed them";
+    deliveries_skipped, Counter, "Deliveries of volatile publications to connections that lagged, which did not get them";
     publications_dropped, Counter, "Publications dropped or replaced because a subscription lagged";
     publications_unfiltered, Counter, "Publications that subscribers with filters did not receive because their user or address had used its part of the second";
     publications_expired, Counter, "Publications that nobody received because their time to live had ended";

@@ -108,5 +108,6 @@ pub use topics::error::{BrokerUnavailable, ManageError, PublishError};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
 pub use topics::history::HistoryLimits;
 pub use topics::name::InvalidTopic;
-pub use topics::publication::{NewPublication, Published};
+pub use topics::new_publication::NewPublication;
+pub use topics::publication::Published;
 pub use trace::{Span, SpanKind, SpanValue, TEXT_BYTES_MAX, TraceContext, TraceCounts, TraceSink};

@@ -6,7 +6,7 @@
 //! the batch, and their number, instead of the two lengths. `lib/outbox.js` writes all this.
 
 use super::NativeServer;
-use super::publishing::{priority, text_of};
+use super::publishing::{text_of, with_urgency};
 use crate::content::content_of;
 use crate::errors::{Failure, argument};
 use napi::bindgen_prelude::BufferSlice;
@@ -78,10 +78,8 @@ impl NativeServer {
             SEND_BINARY => handle.send(connection, Outgoing::Binary(record.second.into())),
             _ => {
                 let content = content_of(text_of(record.second)?)?;
-                let mut new = NewPublication::new(text_of(record.first)?, content);
-                if let Some(priority) = priority(record.priority)? {
-                    new = new.with_priority(priority);
-                }
+                let new = NewPublication::new(text_of(record.first)?, content);
+                let new = with_urgency(new, record.priority)?;
                 match handle.publish_to_connection(connection, &new) {
                     Ok(()) => Ok(()),
                     Err(PublishError::Busy) => Err(SendError::Busy),

@@ -263,9 +263,7 @@ impl NativeServer {
         mut new: NewPublication,
         options: NewPublicationOptions,
     ) -> Result<NewPublication, Failure> {
-        if let Some(priority) = priority(options.priority.unwrap_or(0))? {
-            new = new.with_priority(priority);
-        }
+        new = with_urgency(new, options.priority.unwrap_or(0))?;
         if let Some(id) = options.id {
             new = new.with_id(id);
         }
@@ -284,22 +282,29 @@ impl NativeServer {
 }
 
 fn publication(name: String, payload: String, number: u32) -> Result<NewPublication, Failure> {
-    let new = NewPublication::new(name, content_of(payload)?);
-    Ok(match priority(number)? {
-        Some(priority) => new.with_priority(priority),
-        None => new,
-    })
+    with_urgency(NewPublication::new(name, content_of(payload)?), number)
 }
 
-/// The priority with this number; 0 is the topic's.
-pub(super) fn priority(number: u32) -> Result<Option<Priority>, Failure> {
+/// The same with the priority of this number, where 0 is the topic's; volatile with [`VOLATILE`] in it.
+pub(super) fn with_urgency(
+    mut new: NewPublication,
+    number: u32,
+) -> Result<NewPublication, Failure> {
+    if number & VOLATILE != 0 {
+        new = new.as_volatile();
+    }
+    let number = number & !VOLATILE;
     if number == 0 {
-        return Ok(None);
+        return Ok(new);
     }
     let priority = Priority::from_number(number.into());
     let problem = "a priority is 1, 3, 5, 8 or 10";
-    priority.map(Some).ok_or_else(|| argument(problem))
+    let priority = priority.ok_or_else(|| argument(problem))?;
+    Ok(new.with_priority(priority))
 }
+
+/// Stands beside the number of a priority, as in `lib/arguments.js`.
+const VOLATILE: u32 = 128;
 
 pub(super) fn text_of(bytes: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(bytes).map_err(invalid_message)
@@ -318,7 +323,7 @@ pub(super) fn shown(published: &tidewire_engine::Published) -> Published {
 /// Payloads for one topic: each is its length as a number of 32 bits and its text.
 pub(super) struct PackedPayloads<'a> {
     name: String,
-    priority: Option<Priority>,
+    priority_number: u32,
     bytes: &'a [u8],
     at: usize,
     /// The length of the first one.
@@ -334,7 +339,7 @@ impl<'a> PackedPayloads<'a> {
     ) -> Result<Self, Failure> {
         Ok(Self {
             name,
-            priority: priority(priority_number)?,
+            priority_number,
             bytes,
             at: at as usize,
             length: 0,
@@ -355,10 +360,7 @@ impl<'a> PackedPayloads<'a> {
         let payload = payload.ok_or_else(|| argument("the payloads are damaged"))?;
         self.length = payload.len();
         let new = NewPublication::new(self.name.as_str(), content_of(text_of(payload)?)?);
-        Ok(Some(match self.priority {
-            Some(priority) => new.with_priority(priority),
-            None => new,
-        }))
+        with_urgency(new, self.priority_number).map(Some)
     }
 
     /// Goes on to the next one, and gives whether the first was new; `None` if the server has not caught up.

@@ -177,6 +177,7 @@ class ServerCore:
         ttl_ms: int | None = None,
         exclude: Connection | Collection[Connection] | None = None,
         snapshot: bool = False,
+        volatile: bool = False,
         wait_ms: int = 1000,
     ) -> Published: ...
     def _publish_start(
@@ -192,6 +193,7 @@ class ServerCore:
         ttl_ms: int | None = None,
         exclude: Connection | Collection[Connection] | None = None,
         snapshot: bool = False,
+        volatile: bool = False,
     ) -> Published | PendingPublish: ...
     def publish_many(
         self,
@@ -210,6 +212,7 @@ class ServerCore:
         type: str = "message",
         priority: _Priority | None = None,
         exclude: Connection | Collection[Connection] | None = None,
+        volatile: bool = False,
         wait_ms: int = 1000,
     ) -> None: ...
     def broadcast(
@@ -219,6 +222,7 @@ class ServerCore:
         type: str = "message",
         priority: _Priority | None = None,
         exclude: Connection | Collection[Connection] | None = None,
+        volatile: bool = False,
         wait_ms: int = 1000,
     ) -> None: ...
     def broadcast_raw(self, data: _Data | Message, *, wait_ms: int = 1000) -> None: ...
@@ -316,7 +320,13 @@ class Connection:
     @property
     def attachment(self) -> Any: ...
     def send(
-        self, payload: Any, *, type: str = "message", priority: _Priority | None = None, wait_ms: int = 1000
+        self,
+        payload: Any,
+        *,
+        type: str = "message",
+        priority: _Priority | None = None,
+        volatile: bool = False,
+        wait_ms: int = 1000,
     ) -> None: ...
     def send_raw(self, data: _Data | Message, *, wait_ms: int = 1000) -> None: ...
     def close(self, code: int = 1000, reason: str = "") -> None: ...

@@ -27,6 +27,7 @@ class AsyncCalls(ServerQueries):
         ttl_ms: int | None = None,
         exclude: Connection | Collection[Connection] | None = None,
         snapshot: bool = False,
+        volatile: bool = False,
         wait_ms: int = 1000,
     ) -> Published:
         """Publishes to a topic; see `publish`. Neither a broker nor a busy server holds up the event loop.
@@ -56,6 +57,7 @@ class AsyncCalls(ServerQueries):
                 ttl_ms=ttl_ms,
                 exclude=excluded,
                 snapshot=snapshot,
+                volatile=volatile,
             )
             return started if isinstance(started, Published) else await answers.wait(started)
 

@@ -2,9 +2,9 @@
 
 use super::core::Core;
 use super::message::Message;
-use super::publishing::publication;
+use super::publishing::{as_volatile, publication};
 use super::waiting::retry;
-use crate::arguments::{Names, Str, Whole, Word};
+use crate::arguments::{Flag, Names, Str, Whole, Word};
 use crate::errors::{Failure, argument};
 use crate::json;
 use pyo3::prelude::*;
@@ -62,16 +62,17 @@ impl Connection {
     }
 
     /// Sends a message. If the connection is gone, it goes nowhere, without an error.
-    #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, wait_ms=1000)")]
+    #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, volatile = Flag(false), wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, volatile=False, wait_ms=1000)")]
     fn send(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
         r#type: Word,
         priority: Option<Whole>,
+        volatile: Flag,
         wait_ms: Whole,
     ) -> PyResult<()> {
-        let publication = publication(&r#type, payload, priority)?;
+        let publication = as_volatile(publication(&r#type, payload, priority)?, volatile);
         let handle = self.core.handle()?;
         retry(py, wait_ms, || {
             Ok(handle.publish_to_connection(self.peer.connection, &publication))

@@ -18,8 +18,8 @@ impl ServerCore {
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[pyo3(signature = (
         topic, payload, *, r#type = Word::Default("message"), priority = None, id = None, key = None, ttl_ms = None,
-        exclude = None, snapshot = Flag(false), wait_ms = Whole(1000),
-    ), text_signature = "($self, topic, payload, *, type=\"message\", priority=None, id=None, key=None, ttl_ms=None, exclude=None, snapshot=False, wait_ms=1000)")]
+        exclude = None, snapshot = Flag(false), volatile = Flag(false), wait_ms = Whole(1000),
+    ), text_signature = "($self, topic, payload, *, type=\"message\", priority=None, id=None, key=None, ttl_ms=None, exclude=None, snapshot=False, volatile=False, wait_ms=1000)")]
     fn publish(
         &self,
         py: Python<'_>,
@@ -32,6 +32,7 @@ impl ServerCore {
         ttl_ms: Option<Whole>,
         exclude: Option<Bound<'_, PyAny>>,
         snapshot: Flag,
+        volatile: Flag,
         wait_ms: Whole,
     ) -> PyResult<Published> {
         let new = publication(&r#type, payload, priority)?;
@@ -41,6 +42,7 @@ impl ServerCore {
             ttl_ms,
             exclude,
             snapshot,
+            volatile,
         };
         let new = options.apply(new)?;
         let core = self.core();
@@ -51,7 +53,7 @@ impl ServerCore {
 
     /// Publishes to a topic, and gives the result or, if the broker answers later, what `signal` is given for then.
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
-    #[pyo3(signature = (signal, topic, payload, *, r#type = Word::Default("message"), priority = None, id = None, key = None, ttl_ms = None, exclude = None, snapshot = Flag(false)), text_signature = "($self, signal, topic, payload, *, type=\"message\", priority=None, id=None, key=None, ttl_ms=None, exclude=None, snapshot=False)")]
+    #[pyo3(signature = (signal, topic, payload, *, r#type = Word::Default("message"), priority = None, id = None, key = None, ttl_ms = None, exclude = None, snapshot = Flag(false), volatile = Flag(false)), text_signature = "($self, signal, topic, payload, *, type=\"message\", priority=None, id=None, key=None, ttl_ms=None, exclude=None, snapshot=False, volatile=False)")]
     fn _publish_start<'py>(
         &self,
         py: Python<'py>,
@@ -65,6 +67,7 @@ impl ServerCore {
         ttl_ms: Option<Whole>,
         exclude: Option<Bound<'_, PyAny>>,
         snapshot: Flag,
+        volatile: Flag,
     ) -> PyResult<Bound<'py, PyAny>> {
         let new = publication(&r#type, payload, priority)?;
         let options = Options {
@@ -73,6 +76,7 @@ impl ServerCore {
             ttl_ms,
             exclude,
             snapshot,
+            volatile,
         };
         let new = options.apply(new)?;
         match publish(self.core().handle()?, &topic, &new) {
@@ -116,7 +120,7 @@ impl ServerCore {
 
     /// Sends to every connection of a user, but for those that `exclude` names.
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
-    #[pyo3(signature = (user, payload, *, r#type = Word::Default("message"), priority = None, exclude = None, wait_ms = Whole(1000)), text_signature = "($self, user, payload, *, type=\"message\", priority=None, exclude=None, wait_ms=1000)")]
+    #[pyo3(signature = (user, payload, *, r#type = Word::Default("message"), priority = None, exclude = None, volatile = Flag(false), wait_ms = Whole(1000)), text_signature = "($self, user, payload, *, type=\"message\", priority=None, exclude=None, volatile=False, wait_ms=1000)")]
     fn send_to_user(
         &self,
         py: Python<'_>,
@@ -125,16 +129,19 @@ impl ServerCore {
         r#type: Word,
         priority: Option<Whole>,
         exclude: Option<Bound<'_, PyAny>>,
+        volatile: Flag,
         wait_ms: Whole,
     ) -> PyResult<()> {
-        let new = without(publication(&r#type, payload, priority)?, exclude)?;
+        let new = publication(&r#type, payload, priority)?;
+        let new = without(as_volatile(new, volatile), exclude)?;
         let core = self.core();
         let handle = core.handle()?;
         retry(py, wait_ms, || Ok(handle.publish_to_user(&user, &new)))
     }
 
     /// Sends to every connection, but for those that `exclude` names.
-    #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, exclude = None, wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, exclude=None, wait_ms=1000)")]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, exclude = None, volatile = Flag(false), wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, exclude=None, volatile=False, wait_ms=1000)")]
     fn broadcast(
         &self,
         py: Python<'_>,
@@ -142,9 +149,11 @@ impl ServerCore {
         r#type: Word,
         priority: Option<Whole>,
         exclude: Option<Bound<'_, PyAny>>,
+        volatile: Flag,
         wait_ms: Whole,
     ) -> PyResult<()> {
-        let new = without(publication(&r#type, payload, priority)?, exclude)?;
+        let new = publication(&r#type, payload, priority)?;
+        let new = without(as_volatile(new, volatile), exclude)?;
         let core = self.core();
         let handle = core.handle()?;
         retry(py, wait_ms, || Ok(handle.publish_to_everyone(&new)))
@@ -287,6 +296,7 @@ struct Options<'py> {
     ttl_ms: Option<Whole>,
     exclude: Option<Bound<'py, PyAny>>,
     snapshot: Flag,
+    volatile: Flag,
 }
 
 impl Options<'_> {
@@ -303,7 +313,15 @@ impl Options<'_> {
         if self.snapshot.0 {
             new = new.as_snapshot();
         }
-        without(new, self.exclude)
+        without(as_volatile(new, self.volatile), self.exclude)
+    }
+}
+
+/// The same, which a connection that lags does not get if it is volatile.
+pub(super) fn as_volatile(new: NewPublication, volatile: Flag) -> NewPublication {
+    match volatile.0 {
+        true => new.as_volatile(),
+        false => new,
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) struct OwnedOrder {
     pub(crate) key: Option<Box<str>>,
     pub(crate) payload: Box<[u8]>,
     pub(crate) is_binary: bool,
+    pub(crate) is_volatile: bool,
 }
 
 /// The way of commands from any thread to the link. It is bounded by those who put in: publishers
@@ -117,6 +118,7 @@ impl OwnedOrder {
             key: draft.key.map(Box::from),
             payload: draft.payload.into(),
             is_binary: draft.is_binary,
+            is_volatile: draft.is_volatile,
         }
     }
 
@@ -137,6 +139,7 @@ impl OwnedOrder {
             t: &self.t,
             id: self.id.as_deref(),
             key: self.key.as_deref(),
+            volatile: self.is_volatile,
             binary: self.is_binary,
             payload: &self.payload,
         }

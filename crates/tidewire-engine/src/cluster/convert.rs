@@ -168,6 +168,7 @@ fn made(
         key: record.key,
         exclude: &excluded_here(own, record),
         ttl_ms: None,
+        is_volatile: record.volatile,
         unique: None,
     };
     let mut publication = draft.place(&Placed {

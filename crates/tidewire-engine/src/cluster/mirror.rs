@@ -423,6 +423,7 @@ mod tests {
             key: None,
             exclude: &Excluded::Nobody,
             ttl_ms: None,
+            is_volatile: false,
             unique: None,
         };
         Arc::new(draft.place(&Placed {

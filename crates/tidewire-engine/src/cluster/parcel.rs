@@ -91,6 +91,7 @@ fn record_of<'a>(
         t: draft.t,
         id: draft.id,
         key: draft.key,
+        volatile: draft.is_volatile,
         binary: draft.is_binary,
         payload: draft.payload,
     }
@@ -155,6 +156,7 @@ fn publication(
         key: record.key,
         exclude: &convert::excluded_here(own, &record),
         ttl_ms: None,
+        is_volatile: record.volatile,
         unique: None,
     };
     let mut publication = draft.place(&Placed {
@@ -182,7 +184,7 @@ const TO_CONNECTION: u8 = 0x80;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topics::publication::NewPublication;
+    use crate::topics::new_publication::NewPublication;
 
     #[test]
     fn a_parcel_brings_to_others_what_was_sent() {

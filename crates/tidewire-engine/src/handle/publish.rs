@@ -7,8 +7,9 @@ use crate::limits::owner::OwnerId;
 use crate::model::ConnectionKey;
 use crate::topics::broker::{BrokerAnswer, Moment, Ticket};
 use crate::topics::error::PublishError;
+use crate::topics::new_publication::NewPublication;
 use crate::topics::outlet::{Origin, Target};
-use crate::topics::publication::{NewPublication, Published};
+use crate::topics::publication::Published;
 use std::sync::Arc;
 
 impl Handle {

@@ -105,7 +105,7 @@ impl From<PublishError> for ApiError {
             PublishError::Topic(_) => (400, "invalid_topic"),
             PublishError::Type => (400, "invalid_type"),
             PublishError::Payload => (400, "invalid_payload"),
-            PublishError::Excluded => (400, "invalid_request"),
+            PublishError::Excluded | PublishError::Volatile => (400, "invalid_request"),
             PublishError::TooLarge { .. } => (413, "too_large"),
             PublishError::Busy => (503, "busy"),
             PublishError::Unavailable => (503, "broker_unavailable"),

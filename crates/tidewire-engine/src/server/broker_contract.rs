@@ -17,9 +17,10 @@ use crate::topics::broker::{
 use crate::topics::config::TopicRule;
 use crate::topics::history::HistoryLimits;
 use crate::topics::hub::Hub;
+use crate::topics::new_publication::NewPublication;
 use crate::topics::outlet::Delivery;
 use crate::topics::presence::PresenceChange;
-use crate::topics::publication::{NewPublication, Publication, Published};
+use crate::topics::publication::{Publication, Published};
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Mutex};

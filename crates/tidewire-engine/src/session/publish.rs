@@ -9,8 +9,9 @@ use crate::state::operations::{OpenPublication, Operation};
 use crate::topics::broker::{BrokerAnswer, Done, TicketOutcome};
 use crate::topics::error::PublishError;
 use crate::topics::excluded::Excluded;
+use crate::topics::new_publication::NewPublication;
 use crate::topics::producer::ProducerHandle;
-use crate::topics::publication::{Draft, NewPublication, Published};
+use crate::topics::publication::{Draft, Published};
 use crate::trace::OpenSpan;
 use std::sync::Arc;
 use std::time::Instant;
@@ -258,6 +259,7 @@ impl Session<'_> {
             key: request.key.as_deref(),
             exclude: &exclude,
             ttl_ms: request.ttl_ms,
+            is_volatile: false,
             unique,
         };
         let answer = self

@@ -3,6 +3,7 @@
 use crate::clock::steady_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
+use crate::session::deliver::lags;
 use crate::shard::EngineShard;
 use crate::shard::delivery_budget::{Budget, DELIVERY_BYTES_PER_TURN, GATHERING_WORK_PER_ROUND};
 use crate::shard::filtering::Filtered;
@@ -326,7 +327,7 @@ impl<A: Application> EngineShard<A> {
                 continue;
             }
             let is_for_all = runs.iter().all(|run| run.is_for_all);
-            if is_for_all || self.gets_all(*id, items) {
+            if is_for_all || self.gets_all(io, *id, items) {
                 self.send_runs(io, *id, &runs, when);
             } else {
                 self.send_individually(io, *id, items, budget);
@@ -337,12 +338,14 @@ impl<A: Application> EngineShard<A> {
 
     /// Whether a connection gets all of these publications in the form that it shares with others,
     /// and by this subscription.
-    fn gets_all(&mut self, id: ConnectionId, items: &[Item]) -> bool {
+    fn gets_all(&mut self, io: &mut Io, id: ConnectionId, items: &[Item]) -> bool {
         let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
             return false;
         };
-        let is_excluded = |item: &Item| item.publication.exclude.contains(state.key);
-        if state.layers.is_some() || items.iter().any(is_excluded) {
+        let mut is_passed_over = |Item { publication, .. }: &Item| {
+            publication.exclude.contains(state.key) || publication.is_volatile && lags(io, id)
+        };
+        if state.layers.is_some() || items.iter().any(&mut is_passed_over) {
             return false;
         }
         let round = self.core.topics.round.number;
@@ -413,6 +416,8 @@ impl<A: Application> EngineShard<A> {
             };
             if !lags && lossy.is_empty() {
                 session.deliver(&item.publication);
+            } else if item.publication.is_volatile {
+                session.core.counters.deliveries_skipped.add(1);
             } else if !is_excluded {
                 if lossy.is_empty() {
                     topics.lagging.push_back(slot);
@@ -512,21 +517,8 @@ impl LagLimits {
     }
 }
 
-/// Whether a connection has not accepted the bytes that were sent to it. If so, it will be reported to have
-/// drained.
-fn lags(io: &mut Io, id: ConnectionId) -> bool {
-    if io.queued_bytes(id) > LAG_BYTES && !io.is_blocked(id) {
-        // Writes only the bytes that wait.
-        io.write_now(id, &[]);
-    }
-    io.is_blocked(id)
-}
-
 /// The work of a turn for all connections that lagged: 4 ms, and one connection's part.
 const DRAINED_WORK_PER_TURN: u64 = 2 * CONNECTION_WORK_PER_TURN;
 
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;
-
-/// Above this many bytes that wait for a socket, the shard tries to write them before it adds more.
-const LAG_BYTES: usize = 64 * 1024;

@@ -20,6 +20,9 @@ pub enum PublishError {
     /// The caller's fault: it excludes more than 1,000 connections.
     #[error("a publication excludes at most 1,000 connections")]
     Excluded,
+    /// The caller's fault: the topic keeps every publication, and a volatile one is not for everybody.
+    #[error("a publication to a topic with history cannot be volatile: the topic keeps it")]
+    Volatile,
     /// The caller's fault: the payload is longer than the limit.
     #[error("the payload of a publication is longer than {bytes_max} bytes")]
     TooLarge {
@@ -67,7 +70,7 @@ impl PublishError {
     /// The code for the client.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::Topic(_) | Self::Type | Self::Payload | Self::Excluded => {
+            Self::Topic(_) | Self::Type | Self::Payload | Self::Excluded | Self::Volatile => {
                 ErrorCode::InvalidMessage
             }
             Self::TooLarge { .. } => ErrorCode::MessageTooLarge,

@@ -207,10 +207,10 @@ impl TopicGroups {
 }
 
 impl Unit {
-    /// One that is not for its publisher's other subscriptions is for the members of a group all
-    /// the same: one of them has to get it. And work does not expire.
+    /// One that is not for its publisher's other subscriptions, or not for connections that lag, is for the members of a
+    /// group all the same: one of them has to get it. And work does not expire.
     fn new(publication: &Arc<Publication>, shared: Option<Position>) -> Self {
-        let is_for_anyone = publication.exclude.is_nobody() && !publication.can_expire();
+        let is_for_anyone = publication.is_for_all() && !publication.can_expire();
         let publication = if is_for_anyone {
             Arc::clone(publication)
         } else {

@@ -133,6 +133,9 @@ impl Hub {
         self.check(draft, origin)?;
         let rules = self.rules.get();
         let rule = rules.of(topic);
+        if draft.is_volatile && rule.history.is_some() {
+            return Err(PublishError::Volatile);
+        }
         let order = Order {
             topic,
             rule,

@@ -192,7 +192,8 @@ const VACANT_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topics::publication::{NewPublication, Placed};
+    use crate::topics::new_publication::NewPublication;
+    use crate::topics::publication::Placed;
 
     const LIMITS: LagLimits = LagLimits {
         publications_max: 3,

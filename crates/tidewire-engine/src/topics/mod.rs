@@ -30,6 +30,7 @@ pub(crate) mod local;
 pub(crate) mod lru;
 pub(crate) mod member;
 pub(crate) mod name;
+pub(crate) mod new_publication;
 pub(crate) mod outlet;
 mod place_hasher;
 pub(crate) mod presence;

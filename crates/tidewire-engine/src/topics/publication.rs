@@ -1,9 +1,8 @@
 //! Publications, and the forms in which they are sent.
 
-use crate::model::content::Content;
-use crate::model::{ConnectionKey, Outgoing, Position};
+use crate::model::{Outgoing, Position};
 use crate::topics::error::PublishError;
-use crate::topics::excluded::{EXCLUDED_MAX, Excluded};
+use crate::topics::excluded::Excluded;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -14,98 +13,6 @@ use tidewire_wire::frame;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
 use tidewire_wire::uuid::Uuid;
-
-/// A message to be published.
-///
-/// ```
-/// use tidewire_engine::{NewPublication, Priority};
-///
-/// let trade = NewPublication::new("trade", r#"{"symbol":"TIDE","price":12.5}"#)
-///     .with_priority(Priority::High)
-///     .with_id("trade-4711");
-/// let image = NewPublication::new("image", tidewire_engine::Content::binary(b"\x89PNG"));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewPublication {
-    pub(crate) t: String,
-    pub(crate) payload: Content,
-    pub(crate) category: Category,
-    pub(crate) priority: Option<Priority>,
-    pub(crate) id: Option<String>,
-    pub(crate) key: Option<String>,
-    pub(crate) exclude: Excluded,
-    pub(crate) ttl_ms: Option<u64>,
-}
-
-impl NewPublication {
-    /// A publication of type `t` whose payload is this JSON text, or the bytes of [`Content::binary`]. Both are
-    /// checked when it is published.
-    #[must_use]
-    pub fn new(t: impl Into<String>, payload: impl Into<Content>) -> Self {
-        Self {
-            t: t.into(),
-            payload: payload.into(),
-            category: Category::Update,
-            priority: None,
-            id: None,
-            key: None,
-            exclude: Excluded::Nobody,
-            ttl_ms: None,
-        }
-    }
-
-    /// A snapshot (`S`) instead of an update (`U`).
-    #[must_use]
-    pub fn as_snapshot(mut self) -> Self {
-        self.category = Category::Snapshot;
-        self
-    }
-
-    /// The overload policy of lagging subscribers. Default: the topic's. On a topic with history it
-    /// is always the topic's.
-    #[must_use]
-    pub fn with_priority(mut self, priority: Priority) -> Self {
-        self.priority = Some(priority);
-        self
-    }
-
-    /// An idempotency key: a publication with the same id on the same topic is dropped as long as
-    /// the server remembers it.
-    #[must_use]
-    pub fn with_id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
-
-    /// The conflation key: of several with one key, a lagging subscriber that conflates gets the
-    /// newest.
-    #[must_use]
-    pub fn with_key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
-    /// Everyone but this connection gets it. It may be called again for further connections.
-    #[must_use]
-    pub fn without(self, connection: ConnectionKey) -> Self {
-        self.without_all([connection])
-    }
-
-    /// Everyone but these connections gets it; with those of other calls at most 1,000. Over a broker all servers
-    /// have to know lists of them.
-    #[must_use]
-    pub fn without_all(mut self, connections: impl IntoIterator<Item = ConnectionKey>) -> Self {
-        self.exclude.add(connections);
-        self
-    }
-
-    /// Nobody gets it later than N milliseconds after it was published.
-    #[must_use]
-    pub fn with_ttl_ms(mut self, ttl_ms: u64) -> Self {
-        self.ttl_ms = Some(ttl_ms);
-        self
-    }
-}
 
 /// A message that goes to many connections. Its form in another format or compressed is made once,
 /// by the first connection that needs it, on whatever shard.
@@ -120,6 +27,8 @@ pub(crate) struct Publication {
     pub(crate) exclude: Excluded,
     /// On the clock that counts from 1970.
     pub(crate) expires_unix_ms: u64,
+    /// A connection that lags does not get it.
+    pub(crate) is_volatile: bool,
     /// Of a presence event: whom it is about.
     pub(crate) member: Option<Box<MemberEvent>>,
     forms: OnceLock<Box<Forms>>,
@@ -177,37 +86,9 @@ pub(crate) struct Draft<'a> {
     pub(crate) key: Option<&'a str>,
     pub(crate) exclude: &'a Excluded,
     pub(crate) ttl_ms: Option<u64>,
+    pub(crate) is_volatile: bool,
     /// Distinguishes a repetition from a new publication where there is no `id`; nobody gets it.
     pub(crate) unique: Option<&'a str>,
-}
-
-impl NewPublication {
-    /// Whether the payload is JSON that a client can read, also behind the levels of the envelope
-    /// and of a batch, and not too many connections are excluded.
-    pub(crate) fn check(&self) -> Result<(), PublishError> {
-        if !self.payload.is_readable() {
-            Err(PublishError::Payload)
-        } else if self.exclude.connections().len() > EXCLUDED_MAX {
-            Err(PublishError::Excluded)
-        } else {
-            Ok(())
-        }
-    }
-
-    pub(crate) fn draft(&self) -> Draft<'_> {
-        Draft {
-            t: &self.t,
-            payload: self.payload.as_json().as_bytes(),
-            is_binary: self.payload.is_binary(),
-            category: self.category,
-            priority: self.priority,
-            id: self.id.as_deref(),
-            key: self.key.as_deref(),
-            exclude: &self.exclude,
-            ttl_ms: self.ttl_ms,
-            unique: None,
-        }
-    }
 }
 
 /// Checks the type of a publication and the size of its payload.
@@ -258,6 +139,7 @@ impl Draft<'_> {
             expires_unix_ms: self
                 .ttl_ms
                 .map_or(u64::MAX, |ttl_ms| placed.unix_ms.saturating_add(ttl_ms)),
+            is_volatile: self.is_volatile,
             member: None,
             forms: OnceLock::new(),
         }
@@ -274,6 +156,7 @@ impl Publication {
             key: None,
             exclude: Excluded::Nobody,
             expires_unix_ms: u64::MAX,
+            is_volatile: false,
             member: None,
             forms: OnceLock::new(),
         }
@@ -390,12 +273,13 @@ impl Publication {
         matches!(&self.body, Body::Envelope { payload, .. } if payload.is_empty())
     }
 
-    /// The same without an exception for its publisher, and without an end: work is done however
-    /// late.
+    /// The same for whoever does the work, however late: without an exception for its publisher, without an end, and
+    /// not volatile.
     pub(crate) fn for_anyone(&self) -> Self {
         Self {
             exclude: Excluded::Nobody,
             expires_unix_ms: u64::MAX,
+            is_volatile: false,
             ..self.with_json(self.json().to_vec(), 0)
         }
     }
@@ -439,6 +323,7 @@ impl Publication {
             key: self.key.clone(),
             exclude: self.exclude.clone(),
             expires_unix_ms: self.expires_unix_ms,
+            is_volatile: self.is_volatile,
             member: None,
             forms: OnceLock::new(),
         }
@@ -452,6 +337,11 @@ impl Publication {
             Body::Envelope { json, .. } => json.len(),
         };
         bytes + size_of_val(self.exclude.connections()) + size_of::<Self>()
+    }
+
+    /// Whether connections may be passed over, each by itself.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.exclude.is_nobody() && !self.is_volatile
     }
 
     pub(crate) fn can_expire(&self) -> bool {

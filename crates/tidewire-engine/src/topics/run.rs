@@ -16,7 +16,7 @@ pub(crate) struct Run {
     pub(crate) messages: u64,
     /// Payloads of its frames, in bytes.
     pub(crate) payload_bytes: u64,
-    /// No connection is excluded, and none receives one of the publications by another
+    /// No connection is excluded or passed over, and none receives one of the publications by another
     /// subscription.
     pub(crate) is_for_all: bool,
 }
@@ -65,7 +65,7 @@ impl Run {
     fn with_frames(items: &[Item], write_frames: impl FnOnce(&mut Vec<u8>) -> usize) -> Self {
         let mut chunk = Vec::with_capacity(items.len() * CHUNK_BYTES_EACH);
         let payload_bytes = write_frames(&mut chunk) as u64;
-        let is_for_all = |item: &Item| item.mark.is_none() && item.publication.exclude.is_nobody();
+        let is_for_all = |item: &Item| item.mark.is_none() && item.publication.is_for_all();
         Self {
             chunk: Arc::new(chunk),
             priority: items[0].publication.priority,

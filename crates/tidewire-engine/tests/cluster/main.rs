@@ -24,3 +24,4 @@ mod repartition;
 mod slots;
 mod told;
 mod unreadable;
+mod volatile;

@@ -137,6 +137,7 @@ fn nested(levels: usize) -> Vec<u8> {
         t: "count",
         id: None,
         key: None,
+        volatile: false,
         binary: false,
         payload: payload.as_bytes(),
     };

@@ -65,7 +65,7 @@ fn every_property_of_a_publication_counts() {
     subscribe(&mut bob, json!(["a"]));
     let mut publication = json!({
         "topic": "a", "type": "x", "payload": null, "category": "S", "priority": 8, "id": "one",
-        "key": "k", "ttl_ms": 60_000, "exclude": key_of(&server, "ada"),
+        "key": "k", "ttl_ms": 60_000, "volatile": true, "exclude": key_of(&server, "ada"),
     });
     assert_eq!(
         post(&server, "/api/v1/publish", &publication)["duplicate"],

@@ -171,3 +171,76 @@ fn a_topic_has_a_policy_for_those_who_name_none() {
     let (_, gaps) = read_all(&mut client);
     assert!(!gaps.is_empty());
 }
+
+/// The number in the next publication that has one.
+fn number_of(client: &mut Client) -> u64 {
+    loop {
+        let message = client.next_json();
+        if message["t"] == "count" {
+            return message["p"]["n"].as_u64().expect("a number");
+        }
+    }
+}
+
+#[test]
+fn what_is_volatile_is_for_connections_that_keep_up() {
+    let mut config = open_topics();
+    config.limits.outbox_bytes_max = 256 << 20;
+    config.topics.limits.lag_bytes_max = 64 << 20;
+    let server = start(config, Sink);
+    let mut quick = connect_v1(&server);
+    common::topics::subscribe(&mut quick, json!(["a"]));
+    let mut slow = [connect_v1(&server), connect_v1(&server)];
+    common::topics::subscribe(&mut slow[0], json!(["a", "b"]));
+    common::topics::subscribe(&mut slow[1], json!(["b"]));
+    subscribe_with(&mut slow[1], "conflate");
+    let handle = server.handle();
+    let skipped = || handle.counters().deliveries_skipped;
+    let news = |number: u64| NewPublication::new("count", format!(r#"{{"n":{number}}}"#));
+    // As long as all keep up, all get it.
+    handle.publish("a", &news(1).as_volatile()).expect("a room");
+    for client in [&mut quick].into_iter().chain(&mut slow) {
+        assert_eq!(number_of(client), 1);
+    }
+    // More than sockets hold, of which the quick one gets nothing.
+    let filling = NewPublication::new("filling", format!(r#""{}""#, "x".repeat(PAYLOAD_BYTES)));
+    for _ in 0..PUBLICATIONS / 4 {
+        wait_until("there is room", || handle.publish("b", &filling).is_ok());
+    }
+    let delivered = || handle.counters().deliveries;
+    wait_until("the first one lags", || delivered() > PUBLICATIONS / 4);
+    let mut sent = 0;
+    wait_until("both lag", || {
+        sent += 1;
+        let volatile = news(1 + sent).as_volatile();
+        handle.publish("a", &volatile).is_ok() && skipped() >= 2
+    });
+    let everyone = news(2 + sent).as_volatile();
+    handle.publish_to_everyone(&everyone).expect("a room");
+    handle.publish("a", &news(3 + sent)).expect("a room");
+    let mut numbers = Vec::new();
+    let all: Vec<u64> = (2..=3 + sent).collect();
+    while numbers.len() < all.len() {
+        numbers.push(number_of(&mut quick));
+    }
+    // A message to everybody has no order among those of a topic.
+    numbers.sort_unstable();
+    assert_eq!(numbers, all, "who keeps up gets everything");
+    for client in &mut slow {
+        let mut last = 0;
+        while last != 3 + sent {
+            last = number_of(client);
+            assert_ne!(last, 2 + sent, "nobody who lags gets it, however late");
+        }
+    }
+    assert!(skipped() >= 4);
+}
+
+#[test]
+fn a_topic_with_history_has_nothing_volatile() {
+    let server = start(with_history(), Sink);
+    let handle = server.handle();
+    let volatile = NewPublication::new("count", "1").as_volatile();
+    let refused = handle.publish("a", &volatile);
+    assert_eq!(refused, Err(tidewire_engine::PublishError::Volatile));
+}

@@ -26,6 +26,8 @@ pub struct Draft<'a> {
     pub id: Option<&'a str>,
     /// The conflation key.
     pub key: Option<&'a str>,
+    /// A connection that lags does not receive it.
+    pub volatile: bool,
     /// Whether the payload is binary: the base64 of the bytes in quotes.
     pub binary: bool,
     /// One JSON value.

@@ -42,6 +42,7 @@ impl Link {
             expires_redis_ms: draft.ttl_ms.map(|ttl_ms| redis_ms.saturating_add(ttl_ms)),
             excluded: draft.excluded,
             also_excluded: draft.also_excluded,
+            volatile: draft.volatile,
             binary: draft.binary,
             t: draft.t,
             id: draft.id,

@@ -97,6 +97,7 @@ fn feed(is_ready: bool, pieces: &[(u8, Vec<u8>)]) {
             ttl_ms: Some(u64::MAX),
             excluded: None,
             also_excluded: &[],
+            volatile: false,
             binary: false,
             t: "t",
             id: Some("i"),

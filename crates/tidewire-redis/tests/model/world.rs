@@ -95,6 +95,7 @@ fn draft(payload: &str) -> Draft<'_> {
         ttl_ms: None,
         excluded: None,
         also_excluded: &[],
+        volatile: false,
         binary: false,
         t: "t",
         id: None,

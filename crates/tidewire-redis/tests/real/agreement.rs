@@ -31,6 +31,7 @@ fn has(peer: &Peer, problem: Problem) -> bool {
 fn record(payload: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let record = Record {
+        volatile: false,
         binary: false,
         mark: Mark {
             node: NodeId(99),

@@ -152,6 +152,7 @@ impl Earlier {
         let mut bytes = b"- ".to_vec();
         self.said += 1;
         let record = Record {
+            volatile: false,
             binary: false,
             mark: Mark {
                 node: NodeId(255),

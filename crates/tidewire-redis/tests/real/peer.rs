@@ -151,6 +151,7 @@ impl Peer {
             ttl_ms: None,
             excluded: None,
             also_excluded: &[],
+            volatile: false,
             binary: false,
             t: "trade",
             id,

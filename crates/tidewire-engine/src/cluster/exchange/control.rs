@@ -97,6 +97,7 @@ impl Exchange {
             t: "control",
             id: None,
             key: None,
+            volatile: false,
             binary: false,
             payload: json,
         };

@@ -5,7 +5,8 @@ use crate::ops::error::{ApiError, ApiResult};
 use crate::ops::task::{LIMIT_MAX, Task, TaskContext, body_of, connection_of, content_of, ok};
 use crate::topics::error::PublishError;
 use crate::topics::excluded::EXCLUDED_MAX;
-use crate::topics::publication::{NewPublication, Published};
+use crate::topics::new_publication::NewPublication;
+use crate::topics::publication::Published;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -33,6 +34,8 @@ struct Publishing {
     id: Option<String>,
     key: Option<String>,
     ttl_ms: Option<u64>,
+    #[serde(default)]
+    volatile: bool,
     exclude: Option<Names>,
 }
 
@@ -177,6 +180,9 @@ impl Publishing {
         }
         if let Some(ttl_ms) = self.ttl_ms {
             publication = publication.with_ttl_ms(ttl_ms);
+        }
+        if self.volatile {
+            publication = publication.as_volatile();
         }
         if let Some(names) = self.exclude {
             publication = publication.without_all(names.connections(context)?);

@@ -10,8 +10,9 @@ use crate::model::ConnectionKey;
 use crate::model::content::Content;
 use crate::topics::config::TopicRule;
 use crate::topics::history::{HistoryLimits, Page, Recovery};
+use crate::topics::new_publication::NewPublication;
 use crate::topics::presence::PresenceChange;
-use crate::topics::publication::{Draft, NewPublication, Publication};
+use crate::topics::publication::{Draft, Publication};
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -185,6 +186,7 @@ impl Broker for LateBroker {
             key: draft.key.map(str::to_owned),
             exclude: draft.exclude.clone(),
             ttl_ms: draft.ttl_ms,
+            is_volatile: draft.is_volatile,
         };
         let order = OwnedOrder {
             topic: Arc::clone(order.topic),
