@@ -3,12 +3,19 @@
  * message by message.
  */
 
-export { type Action, TestConnection, type TestMessage, type TestRequest } from "./testing/connection.js";
+export {
+  type Action,
+  TestConnection,
+  type TestMessage,
+  type TestPublication,
+  type TestRequest,
+} from "./testing/connection.js";
 export { CallError } from "./testing/errors.js";
 export type { DropOptions, FaultOptions, FaultPoint, RefuseOptions } from "./testing/faults.js";
 export {
   type Handshake,
   type StopOptions,
+  type TestMessageOptions,
   type TestPublishOptions,
   TestServer,
   type TestServerOptions,

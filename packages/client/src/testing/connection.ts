@@ -26,6 +26,13 @@ export interface TestMessage<T = unknown> {
   readonly connection: TestConnection;
 }
 
+/** What a client wants to publish, for the handler that decides about it. */
+export interface TestPublication<T = unknown> extends TestMessage<T> {
+  readonly topic: string;
+  /** Puts a payload in the place of the client's: subscribers get this one. */
+  replace(payload: unknown): void;
+}
+
 /** Something that a client has asked for. */
 export interface TestRequest {
   readonly what: Exclude<FaultPoint, "connect" | "publication">;
@@ -45,6 +52,8 @@ export interface ConnectionHost {
   asked(request: TestRequest): void;
   /** Handles a request of the application. */
   call(message: TestMessage): unknown;
+  /** The handler that decides about publications to a topic, if there is one. */
+  decider(topic: string): ((message: TestPublication) => unknown) | undefined;
   /** Handles a message. False if nobody does. */
   received(message: TestMessage): boolean | Promise<boolean>;
   failed(error: unknown): void;
@@ -390,18 +399,36 @@ export class TestConnection implements Receiver {
     if (!this.#host.allows(this, "publish", topic))
       return this.#refuse(cid, "TOPIC_FORBIDDEN", `${topic} may not be published to`);
     const { type, category, priority, id, ttl_ms } = p;
+    const content = await this.#decided(topic, p, payload);
+    if ("code" in content) return this.#refuse(cid, content.code, content.message);
     const draft = {
       type: String(type),
-      payload: p.payload === undefined ? {} : p.payload,
-      binary: p.binary === true,
+      ...content,
       category: category as string | undefined,
       priority: priority as number | undefined,
       id: id as string | undefined,
       ttlMs: ttl_ms as number | undefined,
     };
-    const done = this.#host.topics.publish(topic, draft, p.exclude_self === true ? this : undefined);
+    const done = this.#host.topics.publish(topic, draft, p.exclude_self === true ? [this] : []);
     if (effect.drops) return;
     this.#answer("publish_response", cid, { topic, duplicate: done.isDuplicate, ...done.position });
+  }
+
+  /** The content of a publication once the application has decided about it, or its refusal. */
+  async #decided(topic: string, p: Envelope, payload: unknown): Promise<Content | Refusal> {
+    let content: Content = { payload: p.payload === undefined ? {} : p.payload, binary: p.binary === true };
+    const replace = (replacement: unknown) => {
+      content = { binary: false, ...inner(replacement) };
+    };
+    const message = { type: String(p.type), topic, payload, user: this.user, connection: this, replace };
+    try {
+      await this.#host.decider(topic)?.(message);
+      return content;
+    } catch (error) {
+      const isFinal = error instanceof CallError && !TEMPORARY.test(error.code);
+      if (!isFinal) this.#host.failed(error);
+      return textOfRefusal(isFinal ? error : undefined);
+    }
   }
 
   /** As {@link #goesOn}, for messages that a producer may have numbered: one refused for good has its number, too. */
@@ -506,6 +533,9 @@ export class TestConnection implements Receiver {
     }
   }
 }
+
+type Content = { payload: unknown; binary: boolean };
+type Refusal = { code: string; message: string };
 
 const FEATURES = {
   compression: false,

@@ -1,6 +1,7 @@
 /** The test server: a Tidewire server in memory, for tests of applications that use the client. */
 
 import { fromBase64 } from "../core/bytes.js";
+import { compilePattern } from "../core/topics.js";
 import { utf8Decoder } from "../core/utf8.js";
 import { Message } from "../message.js";
 import type { CloseInfo, OpenOptions, Socket, SocketHandler, Transport } from "../transport.js";
@@ -11,6 +12,7 @@ import {
   isName,
   TestConnection,
   type TestMessage,
+  type TestPublication,
   type TestRequest,
 } from "./connection.js";
 import { CallError } from "./errors.js";
@@ -57,7 +59,12 @@ export interface TestPublishOptions {
   ttlMs?: number;
   /** Whether it is the state of something, in place of a change. Default false. */
   isSnapshot?: boolean;
+  /** Everybody but this connection, or these. Default: nobody is left out. */
+  exclude?: TestConnection | Iterable<TestConnection>;
 }
+
+/** The options of a message to many connections. */
+export type TestMessageOptions = Pick<TestPublishOptions, "type" | "exclude">;
 
 /** How a server goes away. */
 export interface StopOptions {
@@ -69,6 +76,7 @@ export interface StopOptions {
 }
 
 type Handler<T = never> = (message: TestMessage<T>) => unknown;
+type Decider = (message: TestPublication) => unknown;
 
 /** What happens to connections, as `on` names it. */
 interface ConnectionEvents {
@@ -95,6 +103,7 @@ export class TestServer {
   readonly #connections = new Set<TestConnection>();
   readonly #handlers = new Map<string, Handler>();
   readonly #listeners = new Map<string, Handler>();
+  readonly #deciders: { matches: (topic: string) => boolean; handler: Decider }[] = [];
   readonly #events: { [Name in keyof ConnectionEvents]?: (event: ConnectionEvents[Name]) => void } = {};
   readonly #host: ConnectionHost;
   #count = 0;
@@ -140,14 +149,26 @@ export class TestServer {
     return this;
   }
 
+  /**
+   * Handles what clients want to publish to a topic or pattern, once they may: when it ends, the publication goes on, with the
+   * payload of `message.replace` if it has called that. To refuse, throw a {@link CallError}. The first pattern that fits
+   * decides. Messages of the client wait meanwhile.
+   */
+  onPublish<T = unknown>(topic: string, handler: (message: TestPublication<T>) => unknown): this {
+    if (!isName(topic, true)) throw new Error(`${JSON.stringify(topic)} is no name of a topic or pattern`);
+    this.#deciders.push({ matches: compilePattern(topic), handler: handler as Decider });
+    return this;
+  }
+
   // Topics
 
   /** Publishes to a topic. */
   publish(topic: string, payload: unknown, options: TestPublishOptions = {}) {
     if (!isName(topic, false)) throw new Error(`${JSON.stringify(topic)} is no name of a topic`);
-    const { type = "message", id, priority, ttlMs, isSnapshot } = options;
+    const { type = "message", id, priority, ttlMs, isSnapshot, exclude } = options;
     const category = isSnapshot ? "S" : "U";
-    return this.#topics.publish(topic, { type, ...inner(payload), category, priority, id, ttlMs });
+    const draft = { type, ...inner(payload), category, priority, id, ttlMs };
+    return this.#topics.publish(topic, draft, excluded(exclude));
   }
 
   /** The publications that a topic keeps, the oldest first. */
@@ -169,13 +190,22 @@ export class TestServer {
   // Connections
 
   /** Sends a message to each connection of a user. */
-  sendToUser(user: string, payload: unknown, options: { type?: string } = {}): void {
-    for (const connection of this.#connectionsOf(user)) connection.send(payload, options);
+  sendToUser(user: string, payload: unknown, options: TestMessageOptions = {}): void {
+    this.#sendTo(this.#connectionsOf(user), payload, options);
   }
 
   /** Sends a message to each connection. */
-  broadcast(payload: unknown, options: { type?: string } = {}): void {
-    for (const connection of this.#connections) connection.send(payload, options);
+  broadcast(payload: unknown, options: TestMessageOptions = {}): void {
+    this.#sendTo(this.connections, payload, options);
+  }
+
+  #sendTo(
+    connections: TestConnection[],
+    payload: unknown,
+    { exclude, ...options }: TestMessageOptions,
+  ): void {
+    const others = new Set(excluded(exclude));
+    for (const connection of connections) if (!others.has(connection)) connection.send(payload, options);
   }
 
   /** Subscribes each connection of a user to a topic. */
@@ -326,6 +356,7 @@ export class TestServer {
         if (!handler) throw new CallError(`nothing answers ${message.type}`, { code: "NOT_FOUND" });
         return handler(message as never);
       },
+      decider: (topic) => this.#deciders.find(({ matches }) => matches(topic))?.handler,
       received: async (message) => {
         const handler = this.#listeners.get(message.type) ?? this.#listeners.get("*");
         await handler?.(message as never);
@@ -339,6 +370,10 @@ export class TestServer {
       },
     };
   }
+}
+
+function excluded(exclude: TestPublishOptions["exclude"] = []): TestConnection[] {
+  return exclude instanceof TestConnection ? [exclude] : [...exclude];
 }
 
 function refused(status: number, reason: string, retryAfterMs?: number): CloseInfo {

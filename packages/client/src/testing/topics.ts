@@ -124,7 +124,7 @@ export class Topics {
   publish(
     name: string,
     draft: Draft,
-    excluded?: Receiver,
+    excluded: readonly Receiver[] = [],
   ): { isDuplicate: boolean; position: Position | undefined } {
     const topic = this.#topic(name);
     const { id } = draft;
@@ -149,7 +149,7 @@ export class Topics {
       if (topic.kept.length > keeps) topic.kept.splice(0, topic.kept.length - keeps);
     }
     for (const [receiver, own] of this.#subscriptions) {
-      if (receiver !== excluded && isWanted(own, name, envelope)) receiver.deliver(name, envelope);
+      if (!excluded.includes(receiver) && isWanted(own, name, envelope)) receiver.deliver(name, envelope);
     }
     return { isDuplicate: false, position };
   }

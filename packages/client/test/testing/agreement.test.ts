@@ -324,6 +324,22 @@ describe.each([
     expect(await client.ping()).toBeGreaterThanOrEqual(0);
   });
 
+  test("the application decides about publications", async () => {
+    const { client } = ann();
+    const own = heard(bob().client, "decided.a");
+    await own.ready();
+    await client.publish("decided.a", { text: "hello" });
+    const refused = (text: string) => client.publish("decided.a", { text });
+    await expect(refused("rude")).rejects.toMatchObject({ code: "RUDE", message: "mind your words" });
+    // No code by which the client would try again for ever.
+    await expect(refused("later")).rejects.toMatchObject({ code: "HANDLER_ERROR" });
+    await client.publish("decided.a", { text: "loud" });
+    await poll(() => payloads(own)).toEqual([{ text: "hello" }, { text: "quiet" }]);
+    await expect(client.publish("secret.a", { text: "rude" })).rejects.toMatchObject({
+      code: "TOPIC_FORBIDDEN",
+    });
+  });
+
   test("messages of a queue count once, across a lost connection", async () => {
     const outbox = queue({ name: `agreement-${Math.random()}` });
     const sender = stage.guest("ann", { queue: outbox });

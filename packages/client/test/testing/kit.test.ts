@@ -111,6 +111,52 @@ test("the server publishes, sends to users, subscribes them and asks them", asyn
   expect(await lost).toEqual({ topics: ["kept.given"] });
 });
 
+test("messages to many pass connections by", async () => {
+  const clients = ["ann", "bob", "cid"].map((token) => client({ token }));
+  const heard: string[] = [];
+  for (const [index, one] of clients.entries()) {
+    const told = ({ payload }: { payload: unknown }) => heard.push(`${index} ${payload}`);
+    one.on("message", told);
+    const subscription = one.subscribe("a");
+    subscription.on("message", told);
+    await subscription.ready();
+  }
+  const [ann, bob] = server.connections;
+  server.publish("a", 1, { exclude: ann! });
+  server.broadcast(2, { exclude: new Set([ann!, bob!]) });
+  server.sendToUser("ann", 3, { exclude: [ann!] });
+  server.broadcast(4, { exclude: [] });
+  await expect.poll(() => heard.length).toBe(6);
+  expect(heard.sort()).toEqual(["0 4", "1 1", "1 4", "2 1", "2 2", "2 4"]);
+});
+
+test("what decides about publications has their connection, waits, and its bugs are told to the test alone", async () => {
+  const failed: unknown[] = [];
+  server = new TestServer({ log: (error) => failed.push(error) });
+  const seen: unknown[] = [];
+  server.onPublish<Uint8Array>("rooms.*", async ({ topic, type, user, payload, connection }) => {
+    seen.push([topic, type, user, [...payload], connection === server.connections[0]]);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  });
+  const bug = new Error("a bug");
+  server.onPublish("rooms.>", () => {
+    throw bug;
+  });
+  const one = client({ token: "ann" });
+  const order: number[] = [];
+  const asked = [
+    one.publish("rooms.a", new Uint8Array([1]), { type: "image" }),
+    one.publish("other", 1),
+    one.publish("rooms.a.b", 1),
+  ].map((sent, index) => sent.then(() => order.push(index)));
+  await expect(asked[2]).rejects.toMatchObject({ code: "HANDLER_ERROR", message: "the handler failed" });
+  await Promise.all(asked.slice(0, 2));
+  expect(order).toEqual([0, 1]);
+  expect(seen).toEqual([["rooms.a", "image", "ann", [1], true]]);
+  expect(failed).toEqual([bug]);
+  expect(() => server.onPublish("a..b", () => {})).toThrow("no name of a topic");
+});
+
 test("a test sees who is connected, what was asked, and what topics have", async () => {
   const one = client({ token: "ann" });
   await one.subscribe("room.a", { presence: { name: "Ann" } }).ready();

@@ -52,6 +52,11 @@ export function inMemory(): Stage {
     access: ({ topic }) => !topic.startsWith("secret."),
   });
   server.handle("double", ({ payload }) => (payload as number) * 2);
+  server.onPublish<{ text: string }>("decided.>", ({ payload, replace }) => {
+    if (payload.text === "rude") throw new CallError("mind your words", { code: "RUDE" });
+    if (payload.text === "later") throw new CallError("not now", { code: "RATE_LIMITED" });
+    if (payload.text === "loud") replace({ text: "quiet" });
+  });
   server.handle("nothing", () => undefined);
   server.handle("refused", () => {
     throw new CallError("at most four", { code: "TOO_MANY" });
@@ -68,6 +73,21 @@ export function inMemory(): Stage {
   };
 }
 
+/** What the program asks its backend. */
+interface BackendRequest {
+  event: string;
+  topic?: string;
+  type: string;
+  payload: unknown;
+}
+
+/** The decisions of the backend about publications, as those of the test server. */
+function decide({ text }: { text: string }): object {
+  if (text === "rude") return { refused: { code: "RUDE", reason: "mind your words" } };
+  if (text === "later") return { refused: { code: "RATE_LIMITED", reason: "not now" } };
+  return text === "loud" ? { payload: { text: "quiet" } } : {};
+}
+
 export async function program(): Promise<Stage> {
   const backend = createServer((request, response) => {
     let body = "";
@@ -75,14 +95,19 @@ export async function program(): Promise<Stage> {
       body += bytes.toString();
     });
     request.on("end", () => {
-      const { type, payload } = JSON.parse(body) as { type: string; payload: number };
+      const { event, topic, type, payload } = JSON.parse(body) as BackendRequest;
+      response.setHeader("content-type", "application/json");
+      if (event === "publish") {
+        const decision = topic?.startsWith("decided.") ? decide(payload as { text: string }) : {};
+        return response.end(JSON.stringify(decision));
+      }
       const answers: Record<string, object> = {
-        double: { payload: payload * 2 },
+        double: { payload: (payload as number) * 2 },
         nothing: {},
         refused: { error: { code: "TOO_MANY", message: "at most four" } },
       };
       const answer = answers[type] ?? { error: { code: "NOT_FOUND", message: "there is no such request" } };
-      response.setHeader("content-type", "application/json").end(JSON.stringify(answer));
+      return response.end(JSON.stringify(answer));
     });
   });
   await new Promise<void>((resolve) => backend.listen(0, "127.0.0.1", resolve));
@@ -93,7 +118,7 @@ export async function program(): Promise<Stage> {
   const denied = ["--client-subscribe-deny", DENIED, "--client-publish-deny", DENIED];
   const url = `http://127.0.0.1:${(backend.address() as AddressInfo).port}/`;
   const start = (...more: string[]) =>
-    startEngine(...options, ...denied, "--backend", url, "--backend-events", "request", ...more);
+    startEngine(...options, ...denied, "--backend", url, "--backend-events", "request,publish", ...more);
   let engine: Engine = await start();
   const { address } = engine;
   const guests: Guest[] = [];
