@@ -13,10 +13,11 @@ const { Doorkeeper } = require("./doorkeeper.js");
 const { BusyError, InvalidArgumentError, StoppedError, WrongTypeError } = require("./errors.js");
 const { LineLimit } = require("./line-limit.js");
 const native = require("./native.js");
+const { Places } = require("./places.js");
 const { endSoon, Relays } = require("./relays.js");
 
 const NUMBER_MAX = 0xffff_ffff;
-/** Connections whose `authorize` may run at once; the next one is told to come back later. */
+/** Connections whose `authorize` may run at once. */
 const UNDECIDED_MAX = 1024;
 /** How long other listeners have to take a WebSocket that is not for us. */
 const UNCLAIMED_MS = 5_000;
@@ -34,7 +35,7 @@ class Attachments {
   /** What `authorize` has attached to connections that the engine has not announced yet. */
   #attached = new Map();
   #number = 0;
-  #undecided = 0;
+  #undecided = new Places(UNDECIDED_MAX);
   #lines = new LineLimit((count) => `${count} more clients cannot connect`);
   /** Decides where an HTTP server has no rules of its own. */
   doorkeeper;
@@ -125,14 +126,13 @@ class Attachments {
   /** What `authorize` decides, in JSON, and what it attaches to the connection. */
   async #decide(rules, request, socket) {
     if (rules.authorize === undefined) return {};
-    if (this.#undecided >= UNDECIDED_MAX) throw new BusyError("too many clients wait for authorize");
-    this.#undecided += 1;
+    const { evicted, giveBack } = this.#undecided.take(socket.remoteAddress);
     // Who has gone away takes no place.
     const gone = new Promise((resolve) => socket.once("close", () => resolve({})));
     try {
-      return await Promise.race([decide(rules, request, this.complain), gone]);
+      return await Promise.race([decide(rules, request, this.complain), gone, evicted]);
     } finally {
-      this.#undecided -= 1;
+      giveBack();
     }
   }
 
