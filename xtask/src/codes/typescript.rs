@@ -30,14 +30,13 @@ pub(crate) fn codes(table: &Table) -> String {
     );
     push(&mut out, FAULTS);
     for fault in ["client", "server"] {
-        push(&mut out, &format!("  {fault}: ["));
-        for row in &table.errors {
+        let rows = table.errors.iter().filter(|row| {
             let is_servers = matches!(row.fault, Fault::Caller | Fault::Server);
-            if is_servers == (fault == "server") {
-                push(&mut out, &format!("    \"{}\",", row.spelling));
-            }
-        }
-        push(&mut out, "  ],");
+            is_servers == (fault == "server")
+        });
+        let codes: Vec<&str> = rows.map(|row| row.spelling.as_str()).collect();
+        push(&mut out, &format!("  {fault}:"));
+        push(&mut out, &format!("    /^(?:{})$/,", codes.join("|")));
     }
     push(&mut out, "};\n");
     push(&mut out, CLOSES);
@@ -118,8 +117,8 @@ const RANGES: &str = "\
 
 const FUNCTIONS: &str = r#"/** Who caused an error of the server; `application` for a code that the protocol does not have. */
 export function faultOf(code: string): "client" | "server" | "application" {
-  if (faults.client.includes(code)) return "client";
-  return faults.server.includes(code) ? "server" : "application";
+  if (faults.client.test(code)) return "client";
+  return faults.server.test(code) ? "server" : "application";
 }
 
 /** What follows a close code: see {@link closes}. */

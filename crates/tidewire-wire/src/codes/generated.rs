@@ -29,6 +29,8 @@ pub enum ErrorCode {
     EncryptionRequired,
     /// `HANDLER_ERROR`: the application's handler failed; how much of its work is done is not known.
     HandlerError,
+    /// `INVALID_PAYLOAD`: a payload of another shape than the handler takes; the handler was not called.
+    InvalidPayload,
     /// `CIRCUIT_BREAKER_OPEN`: the connection caused too many errors; it is closed.
     CircuitBreakerOpen,
     /// `SERVER_ERROR`: the server failed.
@@ -57,7 +59,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::AuthFailed,
         Self::TokenExpired,
         Self::TokenRefused,
@@ -70,6 +72,7 @@ impl ErrorCode {
         Self::KeyExchangeFailed,
         Self::EncryptionRequired,
         Self::HandlerError,
+        Self::InvalidPayload,
         Self::CircuitBreakerOpen,
         Self::ServerError,
         Self::InitError,
@@ -99,6 +102,7 @@ impl ErrorCode {
             Self::KeyExchangeFailed => "KEY_EXCHANGE_FAILED",
             Self::EncryptionRequired => "ENCRYPTION_REQUIRED",
             Self::HandlerError => "HANDLER_ERROR",
+            Self::InvalidPayload => "INVALID_PAYLOAD",
             Self::CircuitBreakerOpen => "CIRCUIT_BREAKER_OPEN",
             Self::ServerError => "SERVER_ERROR",
             Self::InitError => "INIT_ERROR",
@@ -129,6 +133,7 @@ impl ErrorCode {
             Self::KeyExchangeFailed => Fault::Peer,
             Self::EncryptionRequired => Fault::Peer,
             Self::HandlerError => Fault::Caller,
+            Self::InvalidPayload => Fault::Peer,
             Self::CircuitBreakerOpen => Fault::Peer,
             Self::ServerError => Fault::Server,
             Self::InitError => Fault::Server,
@@ -159,6 +164,7 @@ impl ErrorCode {
             Self::KeyExchangeFailed => false,
             Self::EncryptionRequired => false,
             Self::HandlerError => true,
+            Self::InvalidPayload => true,
             Self::CircuitBreakerOpen => false,
             Self::ServerError => true,
             Self::InitError => false,
@@ -189,6 +195,7 @@ impl ErrorCode {
             Self::KeyExchangeFailed => Retry::No,
             Self::EncryptionRequired => Retry::After(Condition::KeyExchange),
             Self::HandlerError => Retry::No,
+            Self::InvalidPayload => Retry::No,
             Self::CircuitBreakerOpen => Retry::After(Condition::Delay),
             Self::ServerError => Retry::After(Condition::Delay),
             Self::InitError => Retry::After(Condition::Delay),
