@@ -1,4 +1,4 @@
-"""Whether two measurements of the same reports agree: the spreads that they print overlap.
+"""Whether two measurements of the same reports agree: the intervals that they print overlap.
 
     PYTHONPATH=bench python3 -m reports.agree FOLDER OTHER_FOLDER
 
@@ -15,35 +15,32 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+from .table import interval
+
 PART = 0.9
 
 
-def spread(cell: Any) -> tuple[float, float] | None:
-    """The smallest and the largest of several runs."""
-    return (cell["min"], cell["max"]) if isinstance(cell, dict) and "min" in cell else None
-
-
 def apart(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The columns of a row whose spreads do not overlap."""
+    """The columns of a row whose intervals do not overlap."""
     columns = []
     for name, cell in one.items():
-        here, there = spread(cell), spread(other.get(name))
+        here, there = interval(cell), interval(other.get(name))
         if here and there and (here[1] < there[0] or there[1] < here[0]):
             columns.append(name)
     return columns
 
 
-def has_spread(cells: dict[str, Any]) -> bool:
-    return any(spread(cell) for cell in cells.values())
+def has_interval(cells: dict[str, Any]) -> bool:
+    return any(interval(cell) for cell in cells.values())
 
 
 def compared(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[str, int, dict[str, list[str]]]]:
-    """Each table of two reports: its id, the rows of both that have a spread, and those that do not agree."""
+    """Each table of two reports: its id, the rows of both that have an interval, and those that do not agree."""
     others = {table["id"]: {row["key"]: row["cells"] for row in table["rows"]} for table in other["tables"]}
     for table in one["tables"]:
         rows = others.get(table["id"], {})
         pairs = {row["key"]: (row["cells"], rows[row["key"]]) for row in table["rows"] if row["key"] in rows}
-        pairs = {key: pair for key, pair in pairs.items() if all(map(has_spread, pair))}
+        pairs = {key: pair for key, pair in pairs.items() if all(map(has_interval, pair))}
         differing = {key: apart(*pair) for key, pair in pairs.items()}
         yield table["id"], len(pairs), {key: columns for key, columns in differing.items() if columns}
 

@@ -74,7 +74,8 @@ def markdown(report: dict[str, Any], text: str) -> str:
     lines += [f"- {name}: {fact}" for name, fact in report["facts"].items()]
     lines += [
         "",
-        "In brackets are the lowest and the highest of the runs. The figure before them is that of the median run, or in a comparison the median.",
+        "The mean of three runs like these is within the brackets with a certainty of 95 % (Student's t); of more runs they have the lowest "
+        "and the highest. The figure before them is that of the median run, or in a comparison the median.",
         "",
     ]
     for table in tables(report):

@@ -62,6 +62,26 @@ def of_runs(values: list[float | None]) -> Cell:
     return figure(statistics.median(known), min(known), max(known), len(known)) if known else None
 
 
+def interval(cell: Cell) -> tuple[float, float] | None:
+    """Where the mean of runs like these is, with a certainty of 95 %: three runs show the range of all runs too small.
+
+    Student's t of the three runs, whose values are the smallest, the median and the largest; of another number of runs their range.
+    It begins at 0 at the lowest, unless a run is below.
+    """
+    if not isinstance(cell, dict) or "min" not in cell:
+        return None
+    runs = [cell["min"], cell["value"], cell["max"]]
+    if cell["runs"] != 3:
+        return runs[0], runs[2]
+    mean, deviation = statistics.mean(runs), statistics.stdev(runs)
+    half = T_95_OF_3 / 3**0.5 * deviation
+    return max(mean - half, min(0, runs[0])), mean + half
+
+
+T_95_OF_3 = 4.303
+"""The quantile of Student's t distribution for 95 % in the middle, with two degrees of freedom."""
+
+
 def value(cell: Cell) -> float | None:
     return cell["value"] if isinstance(cell, dict) else None
 
@@ -96,15 +116,15 @@ UNITS = {
 
 
 def written(cell: Cell, unit: str, with_spread: bool = True) -> str:
-    """A cell for readers: `12.3 k/s (11.9 to 13.0 k/s)`."""
+    """A cell for readers: the median, and the `interval` of the runs, as `12.3 k/s (11.9 to 13.0 k/s)`."""
     if cell is None:
         return ""
     if not isinstance(cell, dict):
         return str(cell)
     show = UNITS[cell.get("unit", unit)]
     text = show(cell["value"])
-    if with_spread and "min" in cell and show(cell["min"]) != show(cell["max"]):
-        least, most = show(cell["min"]), show(cell["max"])
+    if with_spread and (known := interval(cell)) and cell["min"] != cell["max"]:
+        least, most = map(show, known)
         # Once, if both have the same unit.
         unit_of = most.lstrip("-0123456789.,")
         if least.lstrip("-0123456789.,") == unit_of:

@@ -13,7 +13,7 @@ from reports import __main__ as program
 from reports import agree, features, lab, page
 from reports.parts import Part, Settings, all_parts
 from reports.sections import Sections, of
-from reports.table import Column, Table, figure, of_runs, written
+from reports.table import Column, Table, figure, interval, of_runs, written
 from servers import ROOT
 
 RESULT = {
@@ -39,9 +39,16 @@ class Features(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
-    def test_units_have_three_digits_and_their_spread(self) -> None:
-        self.assertEqual(written(of_runs([2.0, 1000.0, 3.0]), "per_s"), "3/s (2/s to 1 k/s)")
-        self.assertEqual(written(of_runs([950.0, 990.0, None, 1000.0]), "us"), "990 µs (950 µs to 1 ms)")
+    def test_units_have_three_digits_and_their_interval(self) -> None:
+        self.assertEqual(written(of_runs([2.0, 1000.0, 3.0]), "per_s"), "3/s (0/s to 1.77 k/s)")
+        self.assertEqual(written(of_runs([950.0, 990.0, None, 1000.0]), "us"), "990 µs (914 µs to 1.05 ms)")
+        self.assertEqual(written(of_runs([7.0, 7.0, 7.0]), "count"), "7")
+        # As `scipy.stats.t.interval(0.95, 2, mean, sem)` of 1, 2 and 4 says it.
+        least, most = interval(of_runs([1001.0, 1004.0, 1002.0])) or (0, 0)
+        self.assertEqual((round(least, 3), round(most, 3)), (998.538, 1006.128))
+        # Of another number of runs it is their range.
+        self.assertEqual(interval(of_runs([1.0, 2.0, 4.0, 9.0])), (1.0, 9.0))
+        self.assertIsNone(interval(figure(1.0)))
         self.assertEqual(written(figure(0.0), "us"), "0 ns")
         self.assertEqual(written(of_runs([5.0, 5.0]), "count"), "5")
         self.assertEqual(written(of("ratio", [0.5, 0.75]), ""), "0.62 (0.50 to 0.75)")
@@ -51,7 +58,7 @@ class Figures(unittest.TestCase):
     def test_a_result_of_the_lab_is_a_row_with_both_sides(self) -> None:
         (one,) = lab.tables([RESULT])
         cells = one.rows["1000"]
-        self.assertEqual(written(cells["rate"], "per_s"), "1.23 M/s (1.20 to 1.30 M/s)")
+        self.assertEqual(written(cells["rate"], "per_s"), "1.23 M/s (1.12 to 1.37 M/s)")
         self.assertEqual(
             (cells["offered"], cells["confirmed"], cells["lost"]), tuple(map(figure, (2_000_000, 2_000_000, 0)))
         )
@@ -161,11 +168,11 @@ class Runs(unittest.TestCase):
                 self.assertEqual(calls[3:], ["one", "two"])
                 json.dumps(found)
 
-    def test_two_measurements_agree_where_their_spreads_overlap(self) -> None:
+    def test_two_measurements_agree_where_their_intervals_overlap(self) -> None:
         rows = lambda **of: {"tables": [Table("t", "T", "", [], of).to_json()]}
         three = lambda least, most: {"rate": figure((least + most) / 2, least, most, 3), "text": "a", "one": figure(1)}
         one = rows(a=three(1, 2), b=three(1, 2), c=three(1, 2), d={"one": figure(1)})
-        other = rows(a=three(2, 3), b=three(2.1, 3), x=three(1, 2), d={"one": figure(9)})
+        other = rows(a=three(2, 3), b=three(5.1, 5.2), x=three(1, 2), d={"one": figure(9)})
         self.assertEqual([*agree.compared(one, other)], [("t", 2, {"b": ["rate"]})])
 
     def test_every_part_that_is_written_is_known(self) -> None:
