@@ -261,13 +261,14 @@ export interface EngineOptions {
   /** Sessions of the whole server; the next client gets HTTP 503. Default: 1000000. */
   connectionsMax?: number | null;
   /**
-   * Pending handshakes that the whole server reads; past it, a new connection replaces the
-   * oldest one of the address that has the most. Default: 512.
+   * Pending handshakes that the whole server reads, and clients that wait for a decision; past
+   * it, a new one replaces the oldest one of the address that has the most. Default: 512.
    */
   handshakesMax?: number | null;
   /**
-   * Pending handshakes that the server reads per address (IPv6: per /64); further ones wait for
-   * those of their own address. Default: 256.
+   * Pending handshakes that the server reads per address (IPv6: per /64), further ones wait for
+   * those of their own address; and clients of it that wait for a decision, further ones get
+   * 503. Default: 256.
    */
   handshakesPerAddressMax?: number | null;
   /**

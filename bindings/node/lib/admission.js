@@ -92,4 +92,4 @@ function refusalOf({ code, message }) {
   return encode({ refused: { code: typeof code === "string" ? code : REFUSED, reason: String(message) } });
 }
 
-module.exports = { decide, rulesOf };
+module.exports = { decide, rulesOf, UNDECIDED };

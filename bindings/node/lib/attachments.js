@@ -126,11 +126,12 @@ class Attachments {
   /** What `authorize` decides, in JSON, and what it attaches to the connection. */
   async #decide(rules, request, socket) {
     if (rules.authorize === undefined) return {};
-    const { evicted, giveBack } = this.#undecided.take(socket.remoteAddress);
+    const { evicted, giveBack, end } = this.#undecided.take(socket.remoteAddress);
     // Who has gone away takes no place.
     const gone = new Promise((resolve) => socket.once("close", () => resolve({})));
+    const decided = decide(rules, request, this.complain).finally(end);
     try {
-      return await Promise.race([decide(rules, request, this.complain), gone, evicted]);
+      return await Promise.race([decided, gone, evicted]);
     } finally {
       giveBack();
     }

@@ -3,14 +3,14 @@
 // Who may connect at the server's own port, as the application decides it by the request.
 
 const { IncomingMessage } = require("node:http");
-const { decide, rulesOf } = require("./admission.js");
+const { decide, rulesOf, UNDECIDED } = require("./admission.js");
 const calls = require("./calls.js");
 const { InvalidArgumentError } = require("./errors.js");
 const { named } = require("./names.js");
 
 const OPTIONS = new Set(["use", "authorizeTimeoutMs"]);
 
-/** Clients whose `authorize` may run at once; others wait, and are told to come back if they are too many. */
+/** Clients whose `authorize` may run at once; the engine has limits for those that wait. */
 const UNDECIDED_MAX = 1024;
 
 /** Asks `authorize` about the clients of the own port. */
@@ -33,7 +33,13 @@ class Doorkeeper {
   set(authorize, options) {
     if (this.#rules !== undefined) throw new InvalidArgumentError("this server has an authorize already");
     this.#rules = rulesOf("authorize", { ...named("authorize", options, OPTIONS), authorize });
-    calls.run(() => this.#core.decideConnections(() => this.#next()));
+    const wake = Doorkeeper.#wakerOf(new WeakRef(this));
+    calls.run(() => this.#core.decideConnections(wake));
+  }
+
+  /** The engine holds the function for as long as there is a server: nothing around it may keep that. */
+  static #wakerOf(reference) {
+    return () => reference.deref()?.#next();
   }
 
   /** Asks about the clients that wait. */
@@ -48,11 +54,14 @@ class Doorkeeper {
 
   async #ask(client) {
     const complain = (error) => this.#attachments.complain(error);
+    // What fails at once must not begin the next one inside.
+    await undefined;
     try {
       const { decision, attachment } = await decide(this.#rules, requestOf(client), complain);
       const number = this.#attachments.keep(attachment);
       calls.run(() => client.decide(decision, number));
     } catch (error) {
+      client.decide(UNDECIDED, 0);
       complain(error);
     } finally {
       this.#undecided -= 1;

@@ -5,6 +5,8 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import express from "express";
 import session from "express-session";
 import { CallError, jwt, Server } from "../index.mjs";
@@ -238,6 +240,31 @@ test("an HTTP server without rules of its own has those of the server", async (t
     assert.equal((await refusal(`ws://127.0.0.1:${port}/ws`)).status, 403);
 });
 
+const collect = () => {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+};
+
+test("a server that decided is forgotten as any other", async () => {
+  const forgotten = [];
+  for (const isStarted of [true, false]) {
+    await (async () => {
+      const server = new Server({ noAuth: true, port: 0, shards: 1 });
+      server.authorize(() => true);
+      if (isStarted) {
+        await server.start();
+        await server.stop();
+      }
+      forgotten.push(new WeakRef(server));
+    })();
+  }
+  await eventually(async () => {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    collect();
+    return forgotten.every((server) => server.deref() === undefined);
+  });
+});
+
 test("a client that leaves before the decision leaves nothing behind", async (test) => {
   const waiting = [];
   const authorize = () => new Promise((resolve) => waiting.push(resolve));
@@ -248,9 +275,24 @@ test("a client that leaves before the decision leaves nothing behind", async (te
   gone.destroy();
   const client = Client.connect(test, `ws://127.0.0.1:${port}/ws`);
   await eventually(() => waiting.length === 2);
-  for (const resolve of waiting) resolve({ user: "ann", attachment: {} });
+  const attachments = waiting.map((resolve) => {
+    const attachment = {};
+    resolve({ user: "ann", attachment });
+    return new WeakRef(attachment);
+  });
+  waiting.length = 0;
   await client;
-  await eventually(() => server.connections === 1);
+  await eventually(() => server.connections === 1 && server.statistics().handshakesInProgress === 0);
+  // The next client has what is attached to those that have gone dropped.
+  await eventually(async () => {
+    const next = Client.connect(test, `ws://127.0.0.1:${port}/ws`);
+    await eventually(() => waiting.length === 1);
+    waiting.pop()({ user: "bob" });
+    await next;
+    collect();
+    return attachments[0].deref() === undefined;
+  });
+  assert.notEqual(attachments[1].deref(), undefined);
 });
 
 test("authorize is registered once, before the start", async (test) => {

@@ -28,3 +28,24 @@ test("when all places are taken, each address has its share", async () => {
   places.take("greedy");
   assert.throws(() => places.take("greedy"), { name: "BusyError" });
 });
+
+test("what was begun for clients that lost their place is bounded, too", () => {
+  const places = new Places(2);
+  const taken = ["a", "a", "b", "c"].map((address) => places.take(address));
+  assert.throws(() => places.take("d"), { name: "BusyError" });
+  taken[0].end();
+  assert.throws(() => places.take("b"), { name: "BusyError" });
+  taken[2].giveBack();
+  taken[2].end();
+  places.take("d");
+});
+
+test("an IPv6 network is one address", () => {
+  const places = new Places(4);
+  for (const end of ["1", "2", "a:b:c:d"])
+    places.take(`2001:db8:0:0:${end.length > 1 ? end : `:${end}`}`.replace(":::", "::"));
+  places.take("2001:db8::3");
+  assert.throws(() => places.take("2001:db8::4"), { name: "BusyError" });
+  places.take("2001:db8:0:1::1");
+  places.take("::ffff:192.0.2.1");
+});

@@ -331,6 +331,46 @@ def test_a_client_that_waits_when_the_handlers_end_comes_back() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()], ids=repr)
+def test_nothing_that_authorize_raises_ends_the_server(
+    serving: Any, caplog: Any, error: BaseException
+) -> None:
+    failures: list[BaseException] = [error]
+
+    async def authorize(scope: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return {"user": "ann"}
+
+    _, client = serving(authorize)
+    assert refused(client).status_code == 503
+    until(lambda: "a client cannot connect" in caplog.text)
+    with client.websocket_connect("/ws") as socket:
+        assert heard(socket, "server_ready")["details"]["user_id"] == "ann"
+
+
+def test_who_receives_in_a_loop_is_asked_too() -> None:
+    async def main() -> None:
+        server = tidewire.Server(port=0, no_auth=True, shards=1)
+        server.authorize(lambda scope: {"user": "ann"})
+        async with server:
+
+            async def receive() -> list[str | None]:
+                users = []
+                async for message in server:
+                    users.append(message.user)
+                    if message.kind == "message":
+                        break
+                return users
+
+            receiving = asyncio.create_task(receive())
+            async with AsyncClient(server.url) as client:
+                await client.say("hello")
+                assert await asyncio.wait_for(receiving, 30) == ["ann"] * 2
+
+    asyncio.run(main())
+
+
 def test_authorize_is_registered_once_before_the_start() -> None:
     server = tidewire.Server(port=0, no_auth=True, shards=1)
     with pytest.raises(tidewire.WrongTypeError, match="authorize is a function that takes the ASGI scope"):
@@ -341,8 +381,16 @@ def test_authorize_is_registered_once_before_the_start() -> None:
     with pytest.raises(tidewire.InvalidArgumentError, match="has an authorize already"):
         server.authorize(lambda scope: True)
     other = tidewire.Server(port=0, no_auth=True, shards=1)
-    with other, pytest.raises(tidewire.StoppedError, match="comes before start"):
-        other.authorize(lambda scope: True)
+    for wrong in (0, -5):
+        with pytest.raises(tidewire.InvalidArgumentError, match="timeout_ms"):
+            other.authorize(timeout_ms=wrong)
+    with pytest.raises(tidewire.WrongTypeError, match="timeout_ms"):
+        other.authorize(timeout_ms=2.5)  # type: ignore[call-overload]
+    later = other.authorize(timeout_ms=1_000)
+    with other:
+        for register in (later, other.authorize):
+            with pytest.raises(tidewire.StoppedError, match="comes before start"):
+                register(lambda scope: True)
 
 
 def test_a_session_of_starlette_is_enough() -> None:

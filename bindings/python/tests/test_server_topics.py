@@ -311,7 +311,7 @@ def test_statistics(serve) -> None:
     assert statistics["deliveries"] == 1
 
 
-def test_a_client_that_lags_does_not_get_what_is_volatile(serve: Any) -> None:
+def test_a_client_that_lags_does_not_get_what_is_volatile(serve) -> None:
     server = serve(no_auth=True, topics_open=True, outbox_bytes_max=256 << 20)
     with PlainClient(server.url) as slow, PlainClient(server.url) as quick:
         for client, topics in ((slow, ["filling", "a"]), (quick, ["a"])):

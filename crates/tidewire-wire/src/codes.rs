@@ -77,6 +77,7 @@ mod tests {
             ErrorCode::InvalidAction,
             ErrorCode::TopicForbidden,
             ErrorCode::HandlerError,
+            ErrorCode::InvalidPayload,
             ErrorCode::NotFound,
             ErrorCode::LimitExceeded,
             ErrorCode::Timeout,

@@ -135,6 +135,7 @@ impl ServerLifecycle {
         if let Some(server) = server {
             server.stop();
         }
+        self.connect_requests.forget_gone();
     }
 
     /// Sends the clients away, evenly over the time, and stops. Gives the number of connections that were left.

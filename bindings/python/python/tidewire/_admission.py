@@ -12,8 +12,8 @@ from typing import Any, TypedDict
 
 from ._line_limit import LineLimit
 from ._native import nearest_name
-from ._refusals import log_error
-from .errors import CallError, InvalidArgumentError, WrongTypeError
+from ._refusals import is_interrupt, log_error
+from .errors import CallError, InvalidArgumentError, TidewireError, WrongTypeError
 
 logger = logging.getLogger("tidewire")
 
@@ -59,24 +59,50 @@ async def decide(
 ) -> tuple[str | None, Any]:
     """The decision of `authorize` in JSON, `None` if the token decides, and what is attached to the connection."""
     try:
-        answer = authorize(scope)
-        if isawaitable(answer):
-            # A timeout of the application's own is an error like any other.
-            asking = asyncio.ensure_future(answer)
-            try:
-                await asyncio.wait({asking}, timeout=timeout_s)
-            finally:
-                is_late = not asking.done()
-                asking.cancel()
-            if is_late:
-                raise InvalidArgumentError(f"authorize has not answered in {timeout_s} s")
-            answer = asking.result()
-        return _written(answer)
+        return _written(await _answer(authorize, scope, timeout_s))
     except CallError as error:
         return json.dumps({"refused": {"code": str(error.code), "reason": str(error)}}), None
-    except Exception as error:
+    except asyncio.CancelledError:
+        # Of who waits for the decision.
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         complaints.add(error)
     return UNDECIDED, None
+
+
+async def _answer(authorize: Authorize, scope: MutableMapping[str, Any], timeout_s: float) -> Any:
+    answer = authorize(scope)
+    if not isawaitable(answer):
+        return answer
+    # A timeout of the application's own is an error like any other.
+    asking = asyncio.ensure_future(_outcome(answer))
+    try:
+        await asyncio.wait({asking}, timeout=timeout_s)
+    finally:
+        is_late = not asking.done()
+        asking.cancel()
+    if is_late:
+        raise InvalidArgumentError(f"authorize has not answered in {timeout_s} s")
+    answer, error = asking.result()
+    if error is not None:
+        raise error
+    return answer
+
+
+async def _outcome(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """What it gives, or its error: one that ends a program must not come from a task."""
+    try:
+        return await awaitable, None
+    except asyncio.CancelledError as error:
+        return None, TidewireError("authorize was cancelled", code="CANCELLED").with_traceback(
+            error.__traceback__
+        )
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        return None, error
 
 
 def _written(answer: Any) -> tuple[str | None, Any]:

@@ -152,10 +152,11 @@ class AsyncServer(AsyncCalls):
             StoppedError: The server was started before.
             WrongTypeError: It is no function of one argument.
         """
-        if self.state == "running":
-            raise StoppedError("authorize comes before start()")
+        check_positive(timeout_ms=timeout_ms)
 
         def register(function: A) -> A:
+            if self.state == "running":
+                raise StoppedError("authorize comes before start()")
             if self._doorkeeper is not None:
                 raise InvalidArgumentError("this server has an authorize already")
             check_handler(function, "authorize", "the ASGI scope")
@@ -236,7 +237,7 @@ class AsyncServer(AsyncCalls):
         Raises:
             TidewireError: Somebody serves already, or receives on another event loop.
         """
-        _check_positive(
+        check_positive(
             handlers_max=handlers_max, waiting_max=waiting_max, waiting_bytes_max=waiting_bytes_max
         )
         if self._dispatcher is not None and not self._dispatcher.is_dead:
@@ -256,9 +257,8 @@ class AsyncServer(AsyncCalls):
         )
         self._has_served = True
         self.admit(True)
-        doorkeeper = self._doorkeeper
         try:
-            with doorkeeper.watching(self) if doorkeeper else contextlib.nullcontext():
+            with self._deciding():
                 await dispatcher.run(blocked_warning_ms, stop_timeout_ms)
         finally:
             if self._dispatcher is dispatcher:
@@ -311,7 +311,7 @@ class AsyncServer(AsyncCalls):
         Raises:
             StoppedError: The server was not started.
         """
-        with self._waker.watching() as watch:
+        with self._waker.watching() as watch, self._deciding():
             while True:
                 try:
                     batch = self.receive(max_messages, 0)
@@ -355,6 +355,11 @@ class AsyncServer(AsyncCalls):
             return function(*arguments, wait_ms=0, **keywords)
 
         return await until_free(attempt, wait_ms)
+
+    def _deciding(self) -> contextlib.AbstractContextManager[None]:
+        """Asks `authorize` about clients on the running loop, if there is one."""
+        doorkeeper = self._doorkeeper
+        return contextlib.nullcontext() if doorkeeper is None else doorkeeper.watching(self)
 
     def _renew(self) -> None:
         """Makes a server that has stopped new, with the same options and handlers: for who owns the whole life of a
@@ -413,7 +418,7 @@ class AsyncServer(AsyncCalls):
         return self._left_made
 
 
-def _check_positive(**values: int) -> None:
+def check_positive(**values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, int):
             raise WrongTypeError(f"{name} is an int, not a {type(value).__name__}")

@@ -27,23 +27,28 @@ class Doorkeeper:
         self._asking: set[asyncio.Task[None]] = set()
         self._server: ServerCore | None = None
         """While its clients are watched."""
+        self._watchers = 0
 
     @contextlib.contextmanager
     def watching(self, server: ServerCore) -> Iterator[None]:
         """Asks about the clients of a server, on the running loop. Who is undecided at the end is told to come back."""
         loop = asyncio.get_running_loop()
         self._server = server
-        loop.add_reader(self.signal.fileno(), self._ring)
-        # Clients may wait since before.
-        loop.call_soon(self._take)
+        self._watchers += 1
+        if self._watchers == 1:
+            loop.add_reader(self.signal.fileno(), self._ring)
+            # Clients may wait since before.
+            loop.call_soon(self._take)
         try:
             yield
         finally:
-            self._server = None
-            if not loop.is_closed():
-                loop.remove_reader(self.signal.fileno())
-            for task in self._asking:
-                task.cancel()
+            self._watchers -= 1
+            if self._watchers == 0:
+                self._server = None
+                if not loop.is_closed():
+                    loop.remove_reader(self.signal.fileno())
+                for task in self._asking:
+                    task.cancel()
 
     def _ring(self) -> None:
         self.signal.clear()
@@ -98,4 +103,4 @@ def scope_of(client: WaitingClient) -> dict[str, Any]:
 
 
 UNDECIDED_MAX = 1024
-"""Clients whose `authorize` may run at once; others wait, and are told to come back if they are too many."""
+"""Clients whose `authorize` may run at once; the engine has limits for those that wait."""

@@ -202,11 +202,12 @@ class ServerOptions(TypedDict, total=False):
     reconnect_spread_ms: int
     #: Sessions of the whole server; the next client gets HTTP 503. Default: 1000000.
     connections_max: int
-    #: Pending handshakes that the whole server reads; past it, a new connection replaces the oldest
-    #: one of the address that has the most. Default: 512.
+    #: Pending handshakes that the whole server reads, and clients that wait for a decision; past
+    #: it, a new one replaces the oldest one of the address that has the most. Default: 512.
     handshakes_max: int
-    #: Pending handshakes that the server reads per address (IPv6: per /64); further ones wait for
-    #: those of their own address. Default: 256.
+    #: Pending handshakes that the server reads per address (IPv6: per /64), further ones wait for
+    #: those of their own address; and clients of it that wait for a decision, further ones get 503.
+    #: Default: 256.
     handshakes_per_address_max: int
     #: Connections of the whole server that wait to begin their handshake; past it, the oldest one
     #: of the address that has the most is closed. Default: 16384.

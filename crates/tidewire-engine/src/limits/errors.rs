@@ -73,9 +73,14 @@ impl ErrorBudget {
 }
 
 /// Whether an error counts against the connection. The rate limit has its own way to handle connections that
-/// send too fast, and the refusal of messages after a gap is part of it.
+/// send too fast, and the refusal of messages after a gap is part of it. The shape of a payload is between the client and the
+/// application.
 pub(crate) fn counts(code: ErrorCode) -> bool {
-    code.fault() == Fault::Peer && !matches!(code, ErrorCode::RateLimited | ErrorCode::MessageGap)
+    let is_others = matches!(
+        code,
+        ErrorCode::RateLimited | ErrorCode::MessageGap | ErrorCode::InvalidPayload
+    );
+    code.fault() == Fault::Peer && !is_others
 }
 
 #[cfg(test)]
@@ -144,6 +149,7 @@ mod tests {
             ErrorCode::MessageGap,
             ErrorCode::QueueFull,
             ErrorCode::HandlerError,
+            ErrorCode::InvalidPayload,
             ErrorCode::Timeout,
             ErrorCode::ServerError,
         ] {

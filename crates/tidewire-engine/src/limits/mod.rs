@@ -12,5 +12,6 @@ pub(crate) mod pending_handshakes;
 pub(crate) mod published;
 pub mod rate;
 pub(crate) mod source;
+pub(crate) mod undecided;
 pub(crate) mod unfinished;
 pub(crate) mod work;

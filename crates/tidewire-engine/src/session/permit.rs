@@ -180,6 +180,7 @@ impl Session<'_> {
             number,
             due_ms: Some(due_ms),
             answer: None,
+            _waiting: None,
         };
         self.state.question = Some(Box::new(question));
         let responder = Responder(Arc::new(PendingAnswer {
@@ -227,6 +228,7 @@ impl Session<'_> {
             number,
             due_ms: None,
             answer: None,
+            _waiting: None,
         };
         self.state.question = Some(Box::new(question));
         Ok(number)

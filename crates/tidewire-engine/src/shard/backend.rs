@@ -59,6 +59,7 @@ impl<A: Application> EngineShard<A> {
                 number,
                 due_ms: None,
                 answer,
+                _waiting: None,
             };
             connection.state.question = Some(Box::new(question));
         }

@@ -3,10 +3,11 @@
 use crate::model::calls::TIMEOUT_MAX;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::backend::Question;
+use crate::state::backend::{Question, Waiting};
 use crate::state::calls::{OpenCall, QUESTION};
 use crate::state::connect_request::{ConnectRequest, ConnectResponder};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::handshake::server::Request;
 
@@ -21,6 +22,7 @@ impl<A: Application> EngineShard<A> {
         let is_tls = self.core.setup.config.tls.is_some();
         let number = self.core.questions.next_number();
         let inbox = Arc::clone(&self.core.questions.inbox);
+        let is_waiting = Arc::new(AtomicBool::new(true));
         let Some(connection) = self.connection(id) else {
             return;
         };
@@ -28,12 +30,14 @@ impl<A: Application> EngineShard<A> {
             number,
             due_ms: Some(due_ms),
             answer: None,
+            _waiting: Some(Waiting(Arc::clone(&is_waiting))),
         }));
         let address = connection.state.peer_address(io);
         let responder = ConnectResponder {
             connection: connection.state.key,
             inbox,
             number,
+            is_waiting,
             is_answered: false,
         };
         let waiting = OpenCall::Connect(id, number);

@@ -402,12 +402,11 @@ impl<A: Application> EngineShard<A> {
             return;
         };
         for item in items {
-            if !session.is_first_way(item) {
+            if !session.is_first_way(item) || item.publication.exclude.contains(session.state.key) {
                 continue;
             }
             budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
             let lags = lags(session.io, id);
-            let is_excluded = item.publication.exclude.contains(session.state.key);
             let Some(topics) = &mut session.state.topics else {
                 break;
             };
@@ -418,7 +417,7 @@ impl<A: Application> EngineShard<A> {
                 session.deliver(&item.publication);
             } else if item.publication.is_volatile {
                 session.core.counters.deliveries_skipped.add(1);
-            } else if !is_excluded {
+            } else {
                 if lossy.is_empty() {
                     topics.lagging.push_back(slot);
                 }

@@ -55,7 +55,10 @@ impl<A: Application> EngineShard<A> {
             return 0;
         };
         let rest = &data[header_bytes..];
-        if rest.is_empty() || !self.pending.is_admitted(id) {
+        let connection = self.connection(id);
+        // Its request was read, and is read again once there is a decision.
+        let is_asked = connection.is_some_and(|connection| connection.state.question.is_some());
+        if rest.is_empty() || !is_asked && !self.pending.is_admitted(id) {
             return header_bytes;
         }
         if io.is_tls_held(id) {

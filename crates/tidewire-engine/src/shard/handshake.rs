@@ -11,6 +11,7 @@ use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::session::application::Application;
 use crate::session::reply::write_message;
 use crate::shard::backend::Admission;
+use crate::shard::refusal::write_refusal;
 use crate::shard::{EngineShard, micros_of};
 use crate::state::adoption::ConnectDecision;
 use crate::state::backend::BackendAnswer;
@@ -30,9 +31,7 @@ use tidewire_wire::connection::Control;
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::format::Format;
 use tidewire_wire::frame::{self, Role};
-use tidewire_wire::handshake::server::{
-    self as wire, Request, parse_request, write_accept, write_rejection,
-};
+use tidewire_wire::handshake::server::{self as wire, Request, parse_request, write_accept};
 use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::{Now, PROTOCOL_VERSION, Reply, ServerSession};
 
@@ -139,8 +138,7 @@ impl<A: Application> EngineShard<A> {
         if state.awaits_backend() {
             return 0;
         }
-        let question = state.question.take();
-        let mut answer = question.and_then(|question| question.answer);
+        let mut answer = state.question.take().and_then(|question| question.answer);
         let decision = answer.take_if(|answer| matches!(answer, BackendAnswer::Decision(..)));
         if let Some(BackendAnswer::Decision(decision, ticket)) = decision {
             state.decide(decision, ticket, listens_locally);
@@ -148,6 +146,9 @@ impl<A: Application> EngineShard<A> {
         let newcomer = Newcomer::of(state, io, listens_locally, app_decides);
         self.trace_handshake(io, id, &request);
         match self.core.decide(&request, newcomer, answer) {
+            Decision::Ask { .. } | Decision::AskApplication if !self.start_undecided(io, id) => {
+                data.len()
+            }
             Decision::Ask { user } => {
                 self.ask_connect(io, id, &request, user.as_deref());
                 0
@@ -175,6 +176,20 @@ impl<A: Application> EngineShard<A> {
                 data.len()
             }
         }
+    }
+
+    /// Refuses a client for whose decision there is no room.
+    pub(crate) fn refuse_undecided(&mut self, io: &mut Io, id: ConnectionId) {
+        let retry_after_s = Some(self.core.setup.config.limits.retry_after_s);
+        let words = "too many clients wait to be let in";
+        self.end_handshake_span(id, 503, None);
+        if let Some(buffer) = io.buffer(id) {
+            write_refusal(503, words, retry_after_s, buffer);
+        }
+        if let Some(mut session) = self.session(io, id) {
+            session.end_question();
+        }
+        self.reject(io, id);
     }
 
     pub(crate) fn reject(&mut self, io: &mut Io, id: ConnectionId) {
@@ -499,34 +514,6 @@ impl Core {
     }
 }
 
-/// The answer to a request that is rejected.
-fn write_refusal(status: u16, reason: &str, retry_after_s: Option<u64>, buffer: &mut Vec<u8>) {
-    let seconds = retry_after_s.unwrap_or_default().to_string();
-    let mut headers = Vec::new();
-    if retry_after_s.is_some() {
-        headers.push(("Retry-After", seconds.as_str()));
-    }
-    let challenge = challenge(reason);
-    if status == 401 {
-        headers.push(("WWW-Authenticate", challenge.as_str()));
-    }
-    write_rejection(status, &headers, reason, buffer);
-}
-
-/// `WWW-Authenticate` for a token that is not accepted (RFC 6750, section 3): without a token no error is named.
-fn challenge(reason: &str) -> String {
-    if reason == TokenError::Missing.to_string() {
-        return "Bearer".to_owned();
-    }
-    // The reason can repeat a part of the token. A quoted string must not end early.
-    let is_plain = |letter: char| matches!(letter, ' '..='~') && !matches!(letter, '"' | '\\');
-    let plain = reason.chars().take(CHALLENGE_CHARS_MAX);
-    let plain: String = plain
-        .map(|letter| if is_plain(letter) { letter } else { '?' })
-        .collect();
-    format!("Bearer error=\"invalid_token\", error_description=\"{plain}\"")
-}
-
 /// The session that the query asks for.
 fn session_of(request: &Request<'_>, now: Now) -> ServerSession {
     let format = match request.query_value("format").as_deref() {
@@ -593,6 +580,3 @@ fn origin_is_allowed(policy: &OriginPolicy, request: &Request<'_>) -> bool {
 
 /// A scheme, a name of the longest kind, and a port.
 const SHOWN_CHARS_MAX: usize = 300;
-
-/// The longest reason in a challenge, in characters.
-const CHALLENGE_CHARS_MAX: usize = 200;

@@ -16,6 +16,7 @@ mod jobs;
 pub(crate) mod mailbox;
 mod operations;
 mod pending_handshakes;
+mod refusal;
 mod session_changes;
 mod trace;
 mod turn;
@@ -29,6 +30,7 @@ use crate::limits::owner::OwnerId;
 use crate::limits::pace::DrainProgress;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
+use crate::limits::undecided::Undecided;
 use crate::limits::unfinished::UNCHARGED_BYTES;
 use crate::model::{CloseReason, ConnectionKey};
 use crate::session::Session;
@@ -60,6 +62,7 @@ pub(crate) struct EngineShard<A> {
     pub(crate) app: Marked<A>,
     pub(crate) connections: Vec<Option<Connection>>,
     pub(crate) pending: PendingHandshakes,
+    pub(crate) undecided: Undecided,
     /// Connections whose reading waits for the application.
     pub(crate) waiting: Vec<ConnectionId>,
     /// Connections that have had enough of this turn.
@@ -95,6 +98,7 @@ impl<A: Application> EngineShard<A> {
             app: Marked::new(app),
             connections: Vec::new(),
             pending: PendingHandshakes::new(limits),
+            undecided: Undecided::new(limits),
             waiting: Vec::new(),
             yielding: Vec::new(),
             working: Vec::new(),

@@ -3,6 +3,7 @@
 use crate::config::Limits;
 use crate::limits::pending_handshakes::{Decision, PendingLimits};
 use crate::limits::source::Source;
+use crate::limits::undecided::Full;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use std::time::{Duration, Instant};
@@ -35,8 +36,40 @@ impl<A: Application> EngineShard<A> {
 
     /// The opening handshake is over, well or not.
     pub(crate) fn end_pending(&mut self, io: &mut Io, id: ConnectionId) {
+        self.undecided.end(id);
         self.pending.handle_end(id, io.now().monotonic_ms);
         self.settle_pending(io);
+    }
+
+    /// The request of a connection waits for a decision. If there is no room for another one, it is refused, and the result is
+    /// false.
+    pub(crate) fn start_undecided(&mut self, io: &mut Io, id: ConnectionId) -> bool {
+        let Some(connection) = self.connection(id) else {
+            return false;
+        };
+        let address = connection.state.peer_address(io);
+        if address.is_none() && connection.state.adopted().is_none() {
+            // The client has gone.
+            io.abort(id);
+            return false;
+        }
+        let source = address.map_or(Source::Unknown, |address| Source::of(address.ip()));
+        let begun = self.undecided.begin(id, source);
+        self.pending.handle_end(id, io.now().monotonic_ms);
+        self.settle_pending(io);
+        match begun {
+            Ok(None) => {}
+            Ok(Some(evicted)) => {
+                self.core.counters.handshakes_evicted.add(1);
+                self.refuse_undecided(io, evicted);
+            }
+            Err(Full) => {
+                self.core.counters.connections_rejected_full.add(1);
+                self.refuse_undecided(io, id);
+                return false;
+            }
+        }
+        true
     }
 
     /// Looks whether slow handshakes have to give way.
@@ -71,7 +104,10 @@ impl<A: Application> EngineShard<A> {
         }
         let counters = &self.core.counters;
         let (admitted, parked) = (self.pending.admitted(), self.pending.parked());
-        counters.handshakes_in_progress.set(admitted as u64);
+        let undecided = self.undecided.len();
+        counters
+            .handshakes_in_progress
+            .set((admitted + undecided) as u64);
         counters.handshakes_parked.set(parked as u64);
     }
 }

@@ -7,6 +7,7 @@ use crate::model::content::Content;
 use crate::model::inbox::Inbox;
 use crate::state::adoption::ConnectDecision;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tidewire_net::ConnectionId;
 use tidewire_wire::session::CallError;
 
@@ -53,6 +54,18 @@ pub(crate) struct Question {
     /// When its time is over, if it is one to the application.
     pub(crate) due_ms: Option<u64>,
     pub(crate) answer: Option<BackendAnswer>,
+    /// Of a question about a new connection to the application.
+    pub(crate) _waiting: Option<Waiting>,
+}
+
+/// Whether somebody waits for a decision: until this is dropped, or its answer is used.
+#[derive(Debug)]
+pub(crate) struct Waiting(pub(crate) Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Questions {

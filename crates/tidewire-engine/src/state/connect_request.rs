@@ -36,6 +36,8 @@ pub struct ConnectResponder {
     pub(crate) connection: ConnectionKey,
     pub(crate) inbox: Arc<QuestionInbox>,
     pub(crate) number: u64,
+    /// The client is there, and its time is not over.
+    pub(crate) is_waiting: Arc<AtomicBool>,
     pub(crate) is_answered: bool,
 }
 
@@ -52,6 +54,12 @@ impl ConnectResponder {
         self.connection
     }
 
+    /// Whether the client still waits: it has not left, as far as that is known, and its time is not over.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Acquire)
+    }
+
     fn send(&mut self, decision: Option<ConnectDecision>, ticket: Option<AdoptionTicket>) {
         self.is_answered = true;
         let answer = BackendAnswer::Decision(decision, ticket);
@@ -61,7 +69,7 @@ impl ConnectResponder {
 
 impl Drop for ConnectResponder {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.is_answered && self.is_waiting() {
             self.send(Some(ConnectDecision::unavailable()), None);
         }
     }
@@ -83,9 +91,21 @@ impl ConnectRequests {
         self.is_wanted.store(true, Ordering::Release);
     }
 
-    /// The next client.
+    /// The next client that still waits.
     pub fn take(&self) -> Option<ConnectRequest> {
-        self.waiting().pop_front()
+        let mut waiting = self.waiting();
+        loop {
+            let request = waiting.pop_front()?;
+            if request.responder.is_waiting() {
+                return Some(request);
+            }
+        }
+    }
+
+    /// Forgets the clients that wait no more, such as those of a server that has stopped.
+    pub fn forget_gone(&self) {
+        self.waiting()
+            .retain(|request| request.responder.is_waiting());
     }
 
     /// Whether clients wait for a decision.
@@ -95,6 +115,9 @@ impl ConnectRequests {
 
     /// Adds a client. If there are too many, it is told to come back.
     pub(crate) fn push(&self, request: ConnectRequest) {
+        if self.waiting().len() >= WAITING_MAX {
+            self.forget_gone();
+        }
         let mut waiting = self.waiting();
         if waiting.len() < WAITING_MAX {
             waiting.push_back(request);

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::queue::queue;
 use tidewire_engine::{
@@ -244,4 +245,113 @@ fn asking_as(host: &str, server: &Server) -> TcpStream {
     let mut opening = Opening::new(server.address()).header("Origin", origin);
     opening.host = host.to_owned();
     asking(server.address(), &opening, &[])
+}
+
+/// A server that reads few handshakes at once, those of one address.
+fn narrow(handshakes_max: usize, per_address: usize) -> Config {
+    let mut config = raw_config();
+    config.shards = 1;
+    config.limits.handshakes_max = handshakes_max;
+    config.limits.handshakes_per_address_max = per_address;
+    config
+}
+
+#[test]
+fn who_waits_for_a_decision_does_not_give_way_to_others_of_its_address() {
+    let (server, waiting, _announced) = gated(narrow(8, 4));
+    let opening = Opening::new(server.address());
+    let mut first: Vec<TcpStream> = (0..4)
+        .map(|_| asking(server.address(), &opening, &[]))
+        .collect();
+    let requests: Vec<ConnectRequest> = waiting.iter().take(4).collect();
+    // There is no room for another one, and it is told so at once.
+    let mut others: Vec<TcpStream> = (0..4)
+        .map(|_| asking(server.address(), &opening, &[]))
+        .collect();
+    for other in &mut others {
+        assert_eq!(status(&answer(other)), 503);
+    }
+    // Longer than slow handshakes have while others wait.
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(server.handle().counters().handshakes_in_progress, 4);
+    for request in requests {
+        assert!(request.responder.is_waiting());
+        request.responder.decide(decision(&json!({})), None);
+    }
+    for stream in &mut first {
+        assert_eq!(status(&answer(stream)), 101);
+    }
+    assert!(
+        waiting.try_recv().is_err(),
+        "the others were not asked about"
+    );
+    let mut next = asking(server.address(), &opening, &[]);
+    let request = waiting.recv().expect("there is room again");
+    request.responder.decide(decision(&json!({})), None);
+    assert_eq!(status(&answer(&mut next)), 101);
+    wait_until("nobody waits", || {
+        server.handle().counters().handshakes_in_progress == 0
+    });
+}
+
+#[test]
+fn one_address_leaves_room_for_the_others() {
+    let (server, waiting, _announced) = gated(narrow(4, 4));
+    let opening = Opening::new(server.address());
+    let mut greedy: Vec<TcpStream> = (0..4)
+        .map(|_| asking(server.address(), &opening, &[]))
+        .collect();
+    let requests: Vec<ConnectRequest> = waiting.iter().take(4).collect();
+    let mut other = from_address([127, 0, 0, 2], &server);
+    let request = waiting.recv().expect("it is asked about");
+    assert_eq!(status(&answer(&mut greedy[0])), 503);
+    let still_wait = requests
+        .iter()
+        .map(|request| request.responder.is_waiting());
+    assert_eq!(still_wait.collect::<Vec<_>>(), [false, true, true, true]);
+    request.responder.decide(decision(&json!({})), None);
+    assert_eq!(status(&answer(&mut other)), 101);
+    drop(requests);
+    for stream in &mut greedy[1..] {
+        assert_eq!(status(&answer(stream)), 503);
+    }
+    // Nobody was late: the decision about the first one was dropped.
+    assert_eq!(server.handle().counters().call_answers_late, 0);
+}
+
+fn from_address(address: [u8; 4], server: &Server) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let socket = socket.expect("a socket");
+    let own = SocketAddr::from((address, 0));
+    socket.bind(&own.into()).expect("a loopback address");
+    socket
+        .connect(&server.address().into())
+        .expect("a connection");
+    let mut stream = TcpStream::from(socket);
+    let request = Opening::new(server.address()).request();
+    stream.write_all(&request).expect("a request");
+    stream
+}
+
+#[test]
+fn nobody_is_asked_about_clients_of_a_server_that_has_stopped() {
+    let (sender, _events) = queue(1 << 20);
+    let requests = Arc::new(ConnectRequests::default());
+    let (wake, woken) = mpsc::channel();
+    requests.decide_all(move || {
+        let _ = wake.send(());
+    });
+    let sender = sender.with_connect_requests(Arc::clone(&requests));
+    let sockets = ListeningSockets::default();
+    let server = Server::start_on(sockets, raw_config(), |_| sender.application());
+    let server = server.expect("a server");
+    let opening = Opening::new(server.address());
+    let _clients = [(); 3].map(|()| asking(server.address(), &opening, &[]));
+    for _ in 0..3 {
+        woken.recv().expect("a request");
+    }
+    let first = requests.take().expect("a request");
+    server.stop();
+    assert!(!first.responder.is_waiting());
+    assert!(requests.take().is_none());
 }

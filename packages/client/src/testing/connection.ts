@@ -400,6 +400,8 @@ export class TestConnection implements Receiver {
       return this.#refuse(cid, "TOPIC_FORBIDDEN", `${topic} may not be published to`);
     const { type, category, priority, id, ttl_ms } = p;
     const content = await this.#decided(topic, p, payload);
+    // Of a client that has left meanwhile nothing is published.
+    if (!this.#socket) return;
     if ("code" in content) return this.#refuse(cid, content.code, content.message);
     const draft = {
       type: String(type),
