@@ -92,7 +92,7 @@ reports: ## Measure docs/reports, or of it PART="engine http"; at most two hours
 reports-pages: ## The pages of docs/reports from their figures and conclusions, without measuring
 	bench/reports/run --pages
 
-reports-quick: ## The same with fewer sizes and steps, about a quarter of an hour, to target/reports/quick
+reports-quick: ## The same with fewer sizes and steps: builds, and measures for ten minutes, to target/reports/quick
 	bench/reports/run --quick $(PART)
 
 simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000

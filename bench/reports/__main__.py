@@ -1,7 +1,7 @@
 """Measures the parts of docs/reports and writes their pages.
 
     make reports                       every part; at most two hours
-    make reports-quick                 fewer sizes and steps, to target/reports/quick; about a quarter of an hour
+    make reports-quick                 fewer sizes and steps, to target/reports/quick; ten minutes of measuring
     PYTHONPATH=bench python3 -m reports [PART…] [--quick] [--again] [--pages] [--check]
 
 A step that was measured with the same program is not measured again, so that an interrupted run goes on where it was: after a

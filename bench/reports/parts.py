@@ -72,11 +72,7 @@ def of_engine(test: str) -> Step:
 
 def of_large_engine(test: str) -> Step:
     several = ["--server-processes", PROCESSES, "--processes", PROCESSES, "--pings-per-connection", 10]
-    # Each format needs connections of its own: the smallest and the largest number suffice.
-    tiers = lambda settings: (
-        [settings.large()[0], settings.large()[-1]] if test == "format-comparison" else settings.large()
-    )
-    return lambda settings: bench(settings, test, list(dict.fromkeys(tiers(settings))), *several)
+    return lambda settings: bench(settings, test, settings.large(), *several)
 
 
 def hold_of_all(settings: Settings) -> list[Table]:
@@ -338,7 +334,7 @@ def all_parts() -> dict[str, Part]:
         "http": Part(
             "HTTP load testers",
             {name: script("http_load.py", name) for name in http},
-            ("keep-alive", "new-connections"),
+            ("keep-alive",),
         ),
         "tuning": Part("Settings of the system", {"settings": lambda settings: tuning.tables(settings.quick)}),
         "scale-out": Part(
