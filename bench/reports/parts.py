@@ -102,9 +102,13 @@ def memory(settings: Settings) -> list[Table]:
 
 
 def limit(settings: Settings) -> list[Table]:
-    """Of one server and one generator, which ends at the open files that a process may have."""
-    report = lab.run("--test", "connection-limit", "--connections-max", 5_000 if settings.quick else 1_000_000)
-    return lab.tables(report["results"])
+    """Of one server and one generator, which ends at the open files that a process may have; and of several, to the largest number."""
+    plan = ["--test", "connection-limit", "--connections-max"]
+    results = lab.run(*plan, 5_000 if settings.quick else 1_000_000)["results"]
+    if not settings.quick:
+        several = ["--server-processes", PROCESSES, "--processes", PROCESSES]
+        results += lab.run(*plan, LARGE[-1], *several)["results"]
+    return lab.tables(results)
 
 
 def fan_out_of(servers: int, settings: Settings, *flags: Any) -> list[Table]:

@@ -166,7 +166,9 @@ impl BenchOptions {
         // Plus one for the publisher.
         let tiers = tiers + usize::from(self.tests.contains(&TestKind::FanOut));
         if self.tests.contains(&TestKind::ConnectionLimit) {
-            tiers.max(self.connections_max.min(preflight::connections_room()))
+            // On other machines it may be another, and the addresses of this one do not count there.
+            let room = preflight::connections_room().saturating_mul(self.workers.len().max(1));
+            tiers.max(self.connections_max.min(room))
         } else {
             tiers
         }
@@ -253,3 +255,30 @@ pub const LIMIT_RESOLUTIONS: RangeInclusive<f64> = 1e-6..=0.5;
 pub(super) const LIMIT_RESOLUTION: f64 = 1.0 / 64.0;
 
 pub use crate::worker::websocket::payload::PAYLOAD_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_several_processes_has_addresses_for_the_connections_of_all() {
+        let addresses = |workers: usize| {
+            let target = Target::parse("ws://127.0.0.1:1/ws").expect("a target");
+            let options = BenchOptions {
+                tests: vec![TestKind::ConnectionLimit],
+                connections_max: usize::MAX,
+                workers: vec!["tidewire worker".to_owned(); workers],
+                ..BenchOptions::new(target)
+            };
+            options.sources().len()
+        };
+        let room = preflight::connections_room();
+        let needed = |connections: usize| {
+            preflight::source_addresses(connections as u64, &preflight::port_range()).len()
+        };
+        // One address is not named.
+        let named = |count: usize| if count < 2 { 0 } else { count };
+        assert_eq!(addresses(0), named(needed(room)));
+        assert_eq!(addresses(6), named(needed(room.saturating_mul(6))));
+    }
+}
