@@ -13,14 +13,11 @@ import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import express from "express";
-import session from "express-session";
 import fastify from "fastify";
 import { createServer as createVite } from "vite";
 import WebSocket, { WebSocketServer } from "ws";
-import { CallError, jwt, Server } from "../index.mjs";
+import { CallError, Server } from "../index.mjs";
 import { attached, Client, eventually, listening, refusal, soon } from "./support.mjs";
-
-const SECRET = "0123456789abcdef0123456789abcdef";
 
 /** A certificate of this machine, or its key. */
 const fixture = (name) =>
