@@ -28,6 +28,10 @@ class Elsewhere(NamedTuple):
 
     url: str
 
+    @property
+    def _doorkeeper(self) -> None:
+        """Nobody decides about its clients."""
+
     def _adopt_relayed(self, *_: object) -> int:
         where = urlsplit(self.url)
         assert where.hostname
