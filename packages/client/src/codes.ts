@@ -107,12 +107,10 @@ export const CloseCode = {
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];
 
 /** Errors by who is to blame, as this client sees it: the server's part is also that of its application. */
-const faults = {
-  client:
-    /^(?:AUTH_FAILED|TOKEN_EXPIRED|TOKEN_REFUSED|RATE_LIMITED|MESSAGE_TOO_LARGE|INVALID_MESSAGE|INVALID_SUBSCRIPTION|INVALID_ACTION|TOPIC_FORBIDDEN|KEY_EXCHANGE_FAILED|ENCRYPTION_REQUIRED|INVALID_PAYLOAD|CIRCUIT_BREAKER_OPEN|NOT_FOUND|LIMIT_EXCEEDED|MESSAGE_GAP|PRODUCER_SUPERSEDED)$/,
-  server:
-    /^(?:HANDLER_ERROR|SERVER_ERROR|INIT_ERROR|QUEUE_FULL|BROKER_UNAVAILABLE|BACKEND_UNAVAILABLE|PUBLISH_UNKNOWN|TIMEOUT)$/,
-};
+const clientFaults =
+  /^(AUTH_FAILED|TOKEN_EXPIRED|TOKEN_REFUSED|RATE_LIMITED|MESSAGE_TOO_LARGE|INVALID_MESSAGE|INVALID_SUBSCRIPTION|INVALID_ACTION|TOPIC_FORBIDDEN|KEY_EXCHANGE_FAILED|ENCRYPTION_REQUIRED|INVALID_PAYLOAD|CIRCUIT_BREAKER_OPEN|NOT_FOUND|LIMIT_EXCEEDED|MESSAGE_GAP|PRODUCER_SUPERSEDED)$/;
+const serverFaults =
+  /^(HANDLER_ERROR|SERVER_ERROR|INIT_ERROR|QUEUE_FULL|BROKER_UNAVAILABLE|BACKEND_UNAVAILABLE|PUBLISH_UNKNOWN|TIMEOUT)$/;
 
 /**
  * What follows a close code, where it is not what follows its range: 0 nothing, 1 a new connection, 2 one with another
@@ -141,8 +139,8 @@ const closedRanges: readonly number[] = [4200, 4299, 4400, 4499];
 
 /** Who caused an error of the server; `application` for a code that the protocol does not have. */
 export function faultOf(code: string): "client" | "server" | "application" {
-  if (faults.client.test(code)) return "client";
-  return faults.server.test(code) ? "server" : "application";
+  if (clientFaults.test(code)) return "client";
+  return serverFaults.test(code) ? "server" : "application";
 }
 
 /** What follows a close code: see {@link closes}. */

@@ -35,10 +35,10 @@ pub(crate) fn codes(table: &Table) -> String {
             is_servers == (fault == "server")
         });
         let codes: Vec<&str> = rows.map(|row| row.spelling.as_str()).collect();
-        push(&mut out, &format!("  {fault}:"));
-        push(&mut out, &format!("    /^(?:{})$/,", codes.join("|")));
+        push(&mut out, &format!("const {fault}Faults ="));
+        push(&mut out, &format!("  /^({})$/;", codes.join("|")));
     }
-    push(&mut out, "};\n");
+    out.push('\n');
     push(&mut out, CLOSES);
     for row in &table.closes {
         let policy = policy(row.fault, row.reconnect());
@@ -102,8 +102,7 @@ const HEADER: &str =
     "// Generated from protocol/codes.toml by `cargo xtask codes`. Do not edit.\n\n";
 
 const FAULTS: &str = "\
-/** Errors by who is to blame, as this client sees it: the server's part is also that of its application. */
-const faults = {";
+/** Errors by who is to blame, as this client sees it: the server's part is also that of its application. */";
 
 const CLOSES: &str = "\
 /**
@@ -117,8 +116,8 @@ const RANGES: &str = "\
 
 const FUNCTIONS: &str = r#"/** Who caused an error of the server; `application` for a code that the protocol does not have. */
 export function faultOf(code: string): "client" | "server" | "application" {
-  if (faults.client.test(code)) return "client";
-  return faults.server.test(code) ? "server" : "application";
+  if (clientFaults.test(code)) return "client";
+  return serverFaults.test(code) ? "server" : "application";
 }
 
 /** What follows a close code: see {@link closes}. */
