@@ -345,7 +345,7 @@ export interface EngineOptions {
   retryAfterS?: number | null;
   /**
    * Time that the application has to answer a call of a client, or to decide about its
-   * publication; more than a day counts as a day. Default: 10000.
+   * connection or publication; more than a day counts as a day. Default: 10000.
    */
   callTimeoutMs?: number | null;
   /** Open calls in each direction. Default: 100. */

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import json
 import logging
+import socket
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -286,6 +287,23 @@ def test_the_scope_of_the_own_port_is_that_of_an_asgi_server(serving: Any) -> No
     assert (scope["type"], scope["scheme"], scope["subprotocols"]) == ("websocket", "ws", [])
     assert scope["client"][0] in ("127.0.0.1", "testclient")
     assert all(name == name.lower() for name, _ in scope["headers"])
+
+
+def test_a_target_that_is_a_whole_url_has_its_path() -> None:
+    scopes: list[dict[str, Any]] = []
+    server = tidewire.Server(port=0, no_auth=True, shards=1)
+    server.authorize(lambda scope: scopes.append(scope))
+    with (
+        tidewire.testing.running(server),
+        socket.create_connection(("127.0.0.1", server.port), timeout=30) as client,
+    ):
+        client.sendall(
+            b"GET ws://example.com/ws?a=1 HTTP/1.1\r\nHost: example.com\r\n"
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert client.recv(12) == b"HTTP/1.1 403"
+    assert [(scope["path"], scope["query_string"]) for scope in scopes] == [("/ws", b"a=1")]
 
 
 def test_an_endpoint_without_a_function_of_its_own_asks_that_of_the_server() -> None:

@@ -179,7 +179,7 @@ counters! {
     calls_answered, Counter, "Calls of clients that were answered, successfully or with an error";
     calls_timed_out, Counter, "Calls of clients that were not answered in time";
     calls_abandoned, Counter, "Calls of clients whose connection ended before the answer";
-    call_answers_late, Counter, "Answers of the application dropped because their call or publication had ended";
+    call_answers_late, Counter, "Answers of the application dropped because their call, publication or handshake had ended";
     calls_sent, Counter, "Calls sent to clients";
     calls_sent_answered, Counter, "Calls to clients that were answered, successfully or with an error";
     calls_sent_timed_out, Counter, "Calls to clients that were not answered in time";

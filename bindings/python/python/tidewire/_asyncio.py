@@ -419,6 +419,7 @@ class AsyncServer(AsyncCalls):
 
 
 def check_positive(**values: int) -> None:
+    """Refuses what is no whole number of 1 or more."""
     for name, value in values.items():
         if not isinstance(value, int):
             raise WrongTypeError(f"{name} is an int, not a {type(value).__name__}")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from ._admission import UNDECIDED, Authorize, Complaints, decide
 from ._native import ClientSignal
@@ -83,7 +83,12 @@ class Doorkeeper:
 
 def scope_of(client: WaitingClient) -> dict[str, Any]:
     """The ASGI scope of a client's request."""
-    path, _, query = client.target.partition("?")
+    target = client.target
+    if not target.startswith("/"):
+        # A whole URL: the engine goes by its path, too.
+        whole = urlsplit(target)
+        target = f"{whole.path or '/'}?{whole.query}"
+    path, _, query = target.partition("?")
     headers = client.headers
     protocols = b",".join(value for name, value in headers if name == b"sec-websocket-protocol")
     return {

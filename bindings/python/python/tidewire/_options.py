@@ -261,8 +261,8 @@ class ServerOptions(TypedDict, total=False):
     shard_stall_ms: int
     #: The time that a client waits before it reconnects to a full server. Default: 5.
     retry_after_s: int
-    #: Time that the application has to answer a call of a client, or to decide about its
-    #: publication; more than a day counts as a day. Default: 10000.
+    #: Time that the application has to answer a call of a client, or to decide about its connection
+    #: or publication; more than a day counts as a day. Default: 10000.
     call_timeout_ms: int
     #: Open calls in each direction. Default: 100.
     calls_per_connection_max: int

@@ -34,12 +34,14 @@ impl Undecided {
         self.sources.len()
     }
 
-    /// Adds a handshake; the one that gives way to it, if there is no room: the oldest of the source that has the most.
+    /// Adds a handshake, or moves it behind the others if there is another question about it; the one that gives way to it, if
+    /// there is no room: the oldest of the source that has the most.
     pub(crate) fn begin(
         &mut self,
         id: ConnectionId,
         source: Source,
     ) -> Result<Option<ConnectionId>, Full> {
+        self.end(id);
         let own = self.by_source.get(&source).map_or(0, VecDeque::len);
         if own >= self.per_source_max {
             return Err(Full);
@@ -89,10 +91,16 @@ mod tests {
             assert_eq!(undecided.begin(id(number), greedy), Ok(None));
         }
         assert_eq!(undecided.begin(id(9), greedy), Err(Full));
+        // One that is asked about again has a place already, and then the newest.
+        assert_eq!(undecided.begin(id(0), greedy), Ok(None));
+        for number in 1..5 {
+            assert_eq!(undecided.begin(id(number), greedy), Ok(None));
+        }
+        assert_eq!(undecided.len(), 5);
         assert_eq!(undecided.begin(id(10), modest), Ok(None));
         assert_eq!(undecided.begin(id(11), modest), Ok(Some(id(0))));
         assert_eq!(undecided.begin(id(12), modest), Ok(Some(id(1))));
-        // With as many as any other has, nobody gives way.
+        // It would have more than any other: no other one has to end.
         assert_eq!(undecided.begin(id(13), modest), Err(Full));
         assert_eq!(
             undecided.begin(id(14), third).map(|one| one.is_some()),

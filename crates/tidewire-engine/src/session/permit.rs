@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::backend::{BackendAnswer, Question};
+use crate::state::backend::{BackendAnswer, Question, Waiting};
 use crate::state::calls::{AnswerWay, NO_ANSWER, OpenCall, PendingAnswer, QUESTION, Responder};
 use crate::state::jobs::{Asked, Job, PublishJob, SubscriptionJob};
 use crate::topics::decided::PublicationRequest;
@@ -20,6 +20,7 @@ use crate::topics::publication::check_content;
 use crate::trace::{OpenSpan, TraceContext};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tidewire_net::ConnectionId;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{Action, PublishRequest};
@@ -168,30 +169,27 @@ impl Session<'_> {
         self.core.questions.inbox.push((id, number, answer));
     }
 
-    /// A question to the application that the connection waits for.
-    fn open_question(&mut self, timeout_ms: u64) -> (u64, Responder) {
-        let id = self.state.key.id;
-        let number = self.core.questions.next_number();
+    /// Notes a question to the application that the connection waits for: its number, and its time in milliseconds.
+    pub(crate) fn start_question(
+        &mut self,
+        waiting: fn(ConnectionId, u64) -> OpenCall,
+        guard: Option<Waiting>,
+    ) -> (u64, u64) {
+        let limits = &self.core.setup.config.limits;
+        let timeout_ms = limits.call_timeout_ms.min(TIMEOUT_MAX.as_millis() as u64);
         let due_ms = self.now().monotonic_ms.saturating_add(timeout_ms);
-        let waiting = OpenCall::Publication(id, number);
+        let number = self.core.questions.next_number();
+        let waiting = waiting(self.state.key.id, number);
         let calls = &mut self.core.calls;
         calls.deadlines.insert((due_ms, number | QUESTION), waiting);
         let question = Question {
             number,
             due_ms: Some(due_ms),
             answer: None,
-            _waiting: None,
+            _waiting: guard,
         };
         self.state.question = Some(Box::new(question));
-        let responder = Responder(Arc::new(PendingAnswer {
-            connection: self.state.key,
-            way: AnswerWay::Publication {
-                inbox: Arc::clone(&self.core.questions.inbox),
-                number,
-            },
-            is_answered: AtomicBool::new(false),
-        }));
-        (number, responder)
+        (number, timeout_ms)
     }
 
     /// Forgets the question of a connection that is gone.
@@ -384,9 +382,15 @@ impl<A: Application> Inbound<'_, A> {
             return Step::Rule(Ruling::Refuse(ErrorCode::InvalidMessage, words));
         };
         session.core.meter.spend(cost::ANSWER);
-        let limits = &session.core.setup.config.limits;
-        let timeout_ms = limits.call_timeout_ms.min(TIMEOUT_MAX.as_millis() as u64);
-        let (number, responder) = session.open_question(timeout_ms);
+        let (number, timeout_ms) = session.start_question(OpenCall::Publication, None);
+        let responder = Responder(Arc::new(PendingAnswer {
+            connection: session.state.key,
+            way: AnswerWay::Publication {
+                inbox: Arc::clone(&session.core.questions.inbox),
+                number,
+            },
+            is_answered: AtomicBool::new(false),
+        }));
         job.asked = Asked::Application(number);
         let publication = PublicationRequest {
             topic: &request.topic,

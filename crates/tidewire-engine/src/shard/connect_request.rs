@@ -1,10 +1,9 @@
 //! The question to the application about a new connection.
 
-use crate::model::calls::TIMEOUT_MAX;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::backend::{Question, Waiting};
-use crate::state::calls::{OpenCall, QUESTION};
+use crate::state::backend::Waiting;
+use crate::state::calls::OpenCall;
 use crate::state::connect_request::{ConnectRequest, ConnectResponder};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,35 +15,25 @@ impl<A: Application> EngineShard<A> {
     /// decision is there when it is read again.
     pub(crate) fn ask_application(&mut self, io: &mut Io, id: ConnectionId, request: &Request<'_>) {
         let limits = &self.core.setup.config.limits;
-        let timeout_ms = limits.call_timeout_ms.min(TIMEOUT_MAX.as_millis() as u64);
         let handshake_timeout_ms = limits.handshake_timeout_ms;
-        let due_ms = io.now().monotonic_ms.saturating_add(timeout_ms);
         let is_tls = self.core.setup.config.tls.is_some();
-        let number = self.core.questions.next_number();
-        let inbox = Arc::clone(&self.core.questions.inbox);
         let is_waiting = Arc::new(AtomicBool::new(true));
-        let Some(connection) = self.connection(id) else {
+        let guard = Waiting(Arc::clone(&is_waiting));
+        let Some(mut session) = self.session(io, id) else {
             return;
         };
-        connection.state.question = Some(Box::new(Question {
-            number,
-            due_ms: Some(due_ms),
-            answer: None,
-            _waiting: Some(Waiting(Arc::clone(&is_waiting))),
-        }));
-        let address = connection.state.peer_address(io);
+        let (number, timeout_ms) = session.start_question(OpenCall::Connect, Some(guard));
+        let address = session.state.peer_address(session.io);
         let responder = ConnectResponder {
-            connection: connection.state.key,
-            inbox,
+            connection: session.state.key,
+            inbox: Arc::clone(&session.core.questions.inbox),
             number,
             is_waiting,
             is_answered: false,
         };
-        let waiting = OpenCall::Connect(id, number);
-        let deadlines = &mut self.core.calls.deadlines;
-        deadlines.insert((due_ms, number | QUESTION), waiting);
         // The time of the decision is not the client's.
-        io.set_timer(id, due_ms.saturating_add(handshake_timeout_ms));
+        let time_ms = timeout_ms.saturating_add(handshake_timeout_ms);
+        io.set_timer(id, io.now().monotonic_ms.saturating_add(time_ms));
         io.pause_reading(id);
         let headers = request.headers();
         self.app.on_connect_request(ConnectRequest {

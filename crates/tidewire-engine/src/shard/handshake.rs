@@ -168,11 +168,7 @@ impl<A: Application> EngineShard<A> {
                 reason,
                 retry_after_s,
             } => {
-                self.end_handshake_span(id, status, None);
-                if let Some(buffer) = io.buffer(id) {
-                    write_refusal(status, &reason, retry_after_s, buffer);
-                }
-                self.reject(io, id);
+                self.refuse(io, id, (status, &reason), retry_after_s);
                 data.len()
             }
         }
@@ -181,13 +177,24 @@ impl<A: Application> EngineShard<A> {
     /// Refuses a client for whose decision there is no room.
     pub(crate) fn refuse_undecided(&mut self, io: &mut Io, id: ConnectionId) {
         let retry_after_s = Some(self.core.setup.config.limits.retry_after_s);
-        let words = "too many clients wait to be let in";
-        self.end_handshake_span(id, 503, None);
-        if let Some(buffer) = io.buffer(id) {
-            write_refusal(503, words, retry_after_s, buffer);
-        }
         if let Some(mut session) = self.session(io, id) {
             session.end_question();
+        }
+        let words = "too many clients wait to be let in";
+        self.refuse(io, id, (503, words), retry_after_s);
+    }
+
+    /// Answers a request with a status and a reason, and ends the connection.
+    fn refuse(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        (status, reason): (u16, &str),
+        retry_after_s: Option<u64>,
+    ) {
+        self.end_handshake_span(id, status, None);
+        if let Some(buffer) = io.buffer(id) {
+            write_refusal(status, reason, retry_after_s, buffer);
         }
         self.reject(io, id);
     }

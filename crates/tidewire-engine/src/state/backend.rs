@@ -58,7 +58,7 @@ pub(crate) struct Question {
     pub(crate) _waiting: Option<Waiting>,
 }
 
-/// Whether somebody waits for a decision: until this is dropped, or its answer is used.
+/// A flag that is true as long as a client waits for a decision: the end of this clears it.
 #[derive(Debug)]
 pub(crate) struct Waiting(pub(crate) Arc<AtomicBool>);
 

@@ -108,7 +108,7 @@ impl ConnectRequests {
             .retain(|request| request.responder.is_waiting());
     }
 
-    /// Whether clients wait for a decision.
+    /// Whether the application decides about clients.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Acquire)
     }

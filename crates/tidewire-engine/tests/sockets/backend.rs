@@ -522,7 +522,9 @@ impl Application for QueryGate {
 #[test]
 fn the_backend_is_asked_about_clients_about_whom_the_application_does_not_decide() {
     let backend = TestBackend::start(|_, _| answer(json!({ "user": "by the backend" })));
-    let config = with(backend_at(backend.address, &[BackendEvent::Connect]));
+    let mut config = with(backend_at(backend.address, &[BackendEvent::Connect]));
+    // Two questions about one client take one place.
+    config.limits.handshakes_per_address_max = 1;
     let asked = Arc::new(AtomicUsize::new(0));
     let server = start(config, QueryGate(Arc::clone(&asked)));
     let user = |target: &str| {

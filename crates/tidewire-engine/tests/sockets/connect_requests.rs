@@ -54,8 +54,8 @@ fn gated(config: Config) -> (Server, Receiver<ConnectRequest>, Receiver<Peer>) {
     (common::start(config, gate), waiting, announced)
 }
 
-/// A server that decides about every client in the same way, on a thread that empties its queue.
-fn queued(config: Config, decide: Decide) -> Server {
+/// A server whose clients wait in a queue, and what tells of each.
+fn queueing(config: Config) -> (Server, Arc<ConnectRequests>, Receiver<()>) {
     let (sender, _events) = queue(1 << 20);
     let requests = Arc::new(ConnectRequests::default());
     let (wake, woken) = mpsc::channel();
@@ -65,6 +65,12 @@ fn queued(config: Config, decide: Decide) -> Server {
     let sender = sender.with_connect_requests(Arc::clone(&requests));
     let sockets = ListeningSockets::default();
     let server = Server::start_on(sockets, config, |_| sender.application());
+    (server.expect("a server"), requests, woken)
+}
+
+/// A server that decides about every client in the same way, on a thread that empties its queue.
+fn queued(config: Config, decide: Decide) -> Server {
+    let (server, requests, woken) = queueing(config);
     std::thread::spawn(move || {
         while woken.recv().is_ok() {
             while let Some(request) = requests.take() {
@@ -72,7 +78,7 @@ fn queued(config: Config, decide: Decide) -> Server {
             }
         }
     });
-    server.expect("a server")
+    server
 }
 
 fn decision(json: &Value) -> Option<ConnectDecision> {
@@ -335,16 +341,7 @@ fn from_address(address: [u8; 4], server: &Server) -> TcpStream {
 
 #[test]
 fn nobody_is_asked_about_clients_of_a_server_that_has_stopped() {
-    let (sender, _events) = queue(1 << 20);
-    let requests = Arc::new(ConnectRequests::default());
-    let (wake, woken) = mpsc::channel();
-    requests.decide_all(move || {
-        let _ = wake.send(());
-    });
-    let sender = sender.with_connect_requests(Arc::clone(&requests));
-    let sockets = ListeningSockets::default();
-    let server = Server::start_on(sockets, raw_config(), |_| sender.application());
-    let server = server.expect("a server");
+    let (server, requests, woken) = queueing(raw_config());
     let opening = Opening::new(server.address());
     let _clients = [(); 3].map(|()| asking(server.address(), &opening, &[]));
     for _ in 0..3 {
