@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Compares another build of the engine with the one in target/release: a change must not make it slower.
+"""Compares another build with the one in target/release: a change must not make the engine or the lab slower.
 
-    python3 bench/before.py OLD [--rounds 10] [--seconds 2] [--only echo fan-out] [--floor 0.98]
+    python3 bench/before.py OLD [--of engine|lab] [--rounds 10] [--seconds 2] [--only echo fan-out] [--floor 0.98]
 
 OLD is a program `tidewire` of another commit, such as
 
     git worktree add target/before COMMIT
     cargo build --release --package tidewire-cli --manifest-path target/before/Cargo.toml
 
-All serve in turns on the first core; the load generator of this build is on the second. A round is OLD, this build, and OLD
+All serve in turns on the first core; the load generator of this build is on the second. With `--of lab` all generate the load
+in turns, and this build serves. A round is OLD, this build, and OLD
 once more, and the order changes from round to round. A line for each kind of load: the median over the rounds of this build
-against OLD (the mean of its two runs), for the rate, the server's CPU for a message, and its memory; then the spread: where
+against OLD (the mean of its two runs), for the rate, its CPU for a message, and the server's memory; then the spread: where
 the median rate of OLD against itself lies with 95 % (bootstrap over the rounds). A rate is too low if it is below the floor
 and below the spread. Exit code: 1 if a rate is too low or a memory above 1.03.
 """
@@ -42,11 +43,12 @@ def serve(program, app, flags):
     return Server(str(program), command, ["--profile", "v1", "--jwt-secret", SECRET])
 
 
-def measure(program, load, seconds, certificate):
+def measure(program, load, part, seconds, certificate):
     app, flags, of_load = LOADS[load]
-    with serve(program, app, certificate if "--tls" in flags else flags) as server:
-        result = bench(server, *of_load, "--duration-s", seconds)
-        return {"rate": rate(result), "cpu": cpu_us("server")(result), "memory": server.resident_bytes()}
+    server, lab, side = (program, TIDEWIRE, "server") if part == "engine" else (TIDEWIRE, program, "client")
+    with serve(server, app, certificate if "--tls" in flags else flags) as served:
+        result = bench(served, *of_load, "--duration-s", seconds, program=lab)
+        return {"rate": rate(result), "cpu": cpu_us(side)(result), "memory": served.resident_bytes()}
 
 
 def mean(one, other):
@@ -67,6 +69,7 @@ def spread(ratios):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old")
+    parser.add_argument("--of", default="engine", choices=["engine", "lab"], help="what is compared")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--only", nargs="+", choices=LOADS, default=list(LOADS))
@@ -89,7 +92,7 @@ def compare(arguments, certificate):
             runs = [("old", arguments.old), ("new", TIDEWIRE), ("again", arguments.old)]
             # Who goes first changes, so that a drift of the machine meets all.
             runs = runs[number % 3 :] + runs[: number % 3]
-            rounds.append({name: measure(program, load, arguments.seconds, certificate) for name, program in runs})
+            rounds.append({name: measure(program, load, arguments.of, arguments.seconds, certificate) for name, program in runs})
 
         def against_old(figure, rounds=rounds):
             return median(

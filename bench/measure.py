@@ -13,16 +13,16 @@ from servers import PEER, TIDEWIRE
 CLIENT_CORE = "1"
 
 
-def bench_command(server, out, *flags):
-    command = ["taskset", "-c", CLIENT_CORE, TIDEWIRE, "bench", server.url, "--out", out]
+def bench_command(server, out, *flags, program=TIDEWIRE):
+    command = ["taskset", "-c", CLIENT_CORE, program, "bench", server.url, "--out", out]
     command += ["--server-pid", server.process.pid, "--threads", 1, *server.bench_flags, *flags]
     return [*map(str, command)]
 
 
-def bench(server, *flags):
+def bench(server, *flags, program=TIDEWIRE):
     """Runs one test and returns its result; a run whose messages did not all arrive ends everything."""
     with tempfile.TemporaryDirectory() as out:
-        command = bench_command(server, out, *flags)
+        command = bench_command(server, out, *flags, program=program)
         run = subprocess.run(command, capture_output=True, text=True)
         report = pathlib.Path(out, "report.json")
         if not report.exists():
