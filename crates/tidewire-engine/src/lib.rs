@@ -77,7 +77,7 @@ pub use log::{
     HeldLog, LOG_BYTES_MAX, LOG_LINES_MAX, LogLines, LogQueue, dropped_log_lines, dropped_words,
 };
 pub use model::adoption::AdoptionTicket;
-pub use model::calls::{Call, CallFailure, NewCall};
+pub use model::call_types::{Call, CallFailure, NewCall};
 pub use model::content::Content;
 pub use model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed,
@@ -94,8 +94,8 @@ pub use server::{ListeningSockets, ReloadError, Reloader, Server, StartError};
 pub use session::application::Application;
 pub use session::context::Context;
 pub use state::adoption::{Adoption, ConnectDecision, InvalidDecision};
-pub use state::calls::Responder;
 pub use state::connect_request::{ConnectRequest, ConnectRequests, ConnectResponder};
+pub use state::open_calls::Responder;
 pub use tidewire_net::ADOPTED_BYTES_MAX;
 pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;

@@ -14,8 +14,8 @@ use tidewire_wire::envelope::{check_payload, epoch_text, parse_epoch};
 use tidewire_wire::session::GapRange;
 
 pub(crate) mod adoption;
+pub(crate) mod call_types;
 pub(crate) mod callback;
-pub(crate) mod calls;
 pub(crate) mod content;
 pub(crate) mod inbox;
 pub(crate) mod queries;

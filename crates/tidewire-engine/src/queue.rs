@@ -10,13 +10,13 @@ mod batch;
 
 pub use batch::{Batch, Event};
 
-use crate::model::calls::Call;
+use crate::model::call_types::Call;
 use crate::model::queries::SyncRequest;
 use crate::model::{CloseReason, ConnectionKey, Message, Peer, ShardWaker};
 use crate::session::application::Application;
 use crate::session::context::Context;
-use crate::state::calls::Responder;
 use crate::state::connect_request::{ConnectRequest, ConnectRequests};
+use crate::state::open_calls::Responder;
 use crate::topics::decided::{DecidedTopics, PublicationRequest};
 use batch::{QueuedEvent, StoredCall, StoredEvent, StoredSync};
 use std::cell::Cell;

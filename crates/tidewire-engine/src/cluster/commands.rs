@@ -2,7 +2,7 @@
 
 use crate::cluster::convert::{self, UNIQUE};
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallOutcome, NewCall};
+use crate::model::call_types::{CallOutcome, NewCall};
 use crate::topics::broker::{Order, ProducerName, ProducerOpening, ProducerPlace, Ticket};
 use crate::topics::config::TopicRule;
 use crate::topics::excluded::Excluded;

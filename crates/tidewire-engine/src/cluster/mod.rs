@@ -1,6 +1,5 @@
 mod blocking;
-mod broker;
-mod calls;
+mod call_messages;
 mod commands;
 mod convert;
 pub(crate) mod exchange;
@@ -10,23 +9,24 @@ mod mirror;
 mod options;
 mod parcel;
 mod partitions;
-mod presence;
 mod repartition;
 mod resolve;
 mod search;
 mod secrets;
+mod shared_broker;
+mod shared_presence;
 
 pub use self::repartition::{RepartitionError, Repartitioned, repartition};
 
-use self::broker::{ClusterBroker, WAITING_BYTES_MAX};
 use self::exchange::Exchange;
 use self::link::LinkHandler;
 use self::options::{link_options, route};
 use self::partitions::{Part, PartitionedBroker, Siblings};
+use self::shared_broker::{ClusterBroker, WAITING_BYTES_MAX};
 use crate::config::broker::BrokerConfig;
 use crate::config::{Config, ProducerConfig};
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, NewCall};
+use crate::model::call_types::{CallFailure, NewCall};
 use crate::model::content::Content;
 use crate::topics::broker::{Broker, ClusterNode, Control};
 use crate::topics::config::{GroupOverload, TopicLimits};

@@ -1,9 +1,9 @@
 //! A broker in several partitions: each has a part of the topics, and is a broker of its own. The first one also has
 //! everything that is of no topic: servers, users, producers and commands.
 
-use crate::cluster::broker::{ClusterBroker, is_of_broker};
+use crate::cluster::shared_broker::{ClusterBroker, is_of_broker};
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallOutcome, NewCall};
+use crate::model::call_types::{CallOutcome, NewCall};
 use crate::topics::broker::{
     Audience, Broker, BrokerAnswer, BrokerHealth, BrokerPartition, BrokerProblem, BrokerUsage,
     Control, Done, Missed, Moment, Order, PARTITION_AWAY, PageQuery, Prepare, PresenceView,

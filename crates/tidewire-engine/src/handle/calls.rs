@@ -2,10 +2,10 @@
 
 use crate::handle::Handle;
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
+use crate::model::call_types::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
 use crate::model::content::Content;
 use crate::shard::mailbox::Mail;
-use crate::state::calls::PostedCall;
+use crate::state::open_calls::PostedCall;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tidewire_net::MailboxError;

@@ -4,7 +4,7 @@
 use crate::handle::inspect::ANSWER_TIME_MAX;
 use crate::handle::{Handle, SendError};
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, CallOutcome, NewCall};
+use crate::model::call_types::{CallFailure, CallOutcome, NewCall};
 use crate::model::content::Content;
 use crate::model::queries::{
     ConnectionDetails, ConnectionInfo, ConnectionQuery, Listed, ListedEverywhere, OnServers,

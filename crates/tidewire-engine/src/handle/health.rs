@@ -10,7 +10,7 @@ impl Handle {
     /// to, and everything that is asked of it fails.
     #[must_use]
     pub fn failure(&self) -> Option<ServerFailure> {
-        self.shared.failure.get().cloned()
+        self.shared.life.failure.get().cloned()
     }
 
     /// Whether the server has stopped, or is about to.
@@ -37,12 +37,12 @@ impl Handle {
         let failure = ServerFailure { shard, reason };
         tracing::error!(%failure, "the server ends");
         // The first failure is the cause of the others, if there are several.
-        let _ = self.shared.failure.set(failure);
+        let _ = self.shared.life.failure.set(failure);
         self.stop_shards();
     }
 
     pub(crate) fn stop_shards(&self) {
-        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.life.stopped.store(true, Ordering::Release);
         for mailbox in self.mailboxes.iter() {
             mailbox.wake();
         }

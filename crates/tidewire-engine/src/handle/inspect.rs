@@ -110,7 +110,7 @@ impl Handle {
 
     /// The topics with the most publications a second, as of some seconds ago.
     pub(crate) fn busiest_of_late(&self) -> Arc<[TopicInfo]> {
-        let busiest = &self.shared.busiest;
+        let busiest = &self.shared.charges.busiest;
         busiest.get(|| self.busiest_topics(BUSIEST_TOPICS))
     }
 

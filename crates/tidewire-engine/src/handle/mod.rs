@@ -7,7 +7,7 @@ pub(crate) mod inspect;
 mod publish;
 mod sessions;
 mod snapshots;
-pub(crate) mod topics;
+pub(crate) mod topic_queries;
 mod wait;
 
 use crate::counters::Snapshot;
@@ -99,7 +99,7 @@ impl Handle {
     /// shorter than 4 KiB so far.
     #[must_use]
     pub fn unfinished_message_bytes(&self) -> usize {
-        self.shared.unfinished.bytes()
+        self.shared.charges.unfinished.bytes()
     }
 
     /// Whether the server rejects new connections because it is about to stop.
@@ -112,7 +112,13 @@ impl Handle {
     /// does not answer for a while. Those who are there stay. A server is not ready while it turns
     /// new connections.
     pub fn set_admitting(&self, is_admitting: bool) {
-        if self.shared.admitting.swap(is_admitting, Ordering::AcqRel) != is_admitting {
+        if self
+            .shared
+            .life
+            .admitting
+            .swap(is_admitting, Ordering::AcqRel)
+            != is_admitting
+        {
             tracing::info!(is_admitting, "newcomers are let in, or turned away");
         }
     }
@@ -120,7 +126,7 @@ impl Handle {
     /// Starts what [`Server::drain`](crate::Server::drain) does with a timeout of 10 seconds, without waiting or
     /// stopping.
     pub fn start_drain(&self) {
-        if !self.shared.draining.swap(true, Ordering::AcqRel) {
+        if !self.shared.life.draining.swap(true, Ordering::AcqRel) {
             tracing::info!(connections = self.connections(), "the drain starts");
         }
         for mailbox in self.mailboxes.iter() {

@@ -155,7 +155,10 @@ impl Handle {
                 self.change_in_all_shards(&ChangedSessions::All, &end(code, reason), told_unix_ms)
             }
             Control::TellBroker { is_away } => {
-                self.shared.broker_is_away.store(is_away, Ordering::Release);
+                self.shared
+                    .life
+                    .broker_is_away
+                    .store(is_away, Ordering::Release);
                 self.change_in_all_shards(&ChangedSessions::All, &ChangeKind::BrokerUpdate, None)
             }
             Control::CloseConnection {

@@ -3,7 +3,7 @@
 //! A turn of a shard reads each socket once, so the bytes of a turn are bounded; but a small
 //! message can ask for much work. Each step that a message can multiply is charged here in units of
 //! about a nanosecond of one core, and each connection has a budget for a turn. A message that
-//! needs more is a [`Job`](crate::session::jobs::Job): the rest of it waits for the next turn, and
+//! needs more is a [`Job`](crate::session::message_jobs::Job): the rest of it waits for the next turn, and
 //! the connection is not read meanwhile. The connections of one owner (a user or, without
 //! authentication, an address) share a budget for each turn and for each second, and all jobs
 //! together one for each turn of the shard.

@@ -167,7 +167,7 @@ pub(crate) fn check_right(known: &NamedApiKey, right: ApiRight) -> Result<(), Ap
 
 /// `POST /api/v1/reload`: the program reads its configuration again.
 fn reload(context: &TaskContext, task: &Task) -> ApiResult {
-    let reload = context.handle.shared.reload.get();
+    let reload = context.handle.shared.functions.reload.get();
     let reload = reload.ok_or_else(|| ApiError::new(501, "not_supported", NO_RELOAD))?;
     tracing::info!(who = task.who, what = "reload");
     match (reload.0)() {

@@ -1,7 +1,7 @@
 //! Errors of the HTTP API, and the responses that report them.
 
 use crate::model::SendError;
-use crate::model::calls::CallFailure;
+use crate::model::call_types::CallFailure;
 use crate::ops::request::Response;
 use crate::topics::error::{BrokerUnavailable, ManageError, PublishError};
 use serde_json::json;

@@ -16,7 +16,7 @@
 //! that no web page can ask in its own name.
 
 mod api;
-pub(crate) mod backend;
+pub(crate) mod backend_metrics;
 mod dashboard;
 mod error;
 mod feed;

@@ -1,9 +1,9 @@
 //! The events of one turn of a shard.
 
-use crate::model::calls::Call;
+use crate::model::call_types::Call;
 use crate::model::queries::SyncRequest;
 use crate::model::{CloseReason, Encoding, Message, Peer};
-use crate::state::calls::Responder;
+use crate::state::open_calls::Responder;
 use crate::topics::decided::PublicationRequest;
 use std::ops::Range;
 use std::sync::Arc;

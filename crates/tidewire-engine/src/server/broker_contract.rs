@@ -6,7 +6,7 @@ use crate::cluster::{CallDone, Cluster, LinkLimits, Neighbour};
 use crate::config::Config;
 use crate::config::broker::{BrokerAddress, BrokerConfig};
 use crate::limits::owner::OwnerId;
-use crate::model::calls::NewCall;
+use crate::model::call_types::NewCall;
 use crate::model::{ConnectionKey, Position};
 use crate::topics::broker::late::{Delivers, Fate, LateBroker};
 use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};

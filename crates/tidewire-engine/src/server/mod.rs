@@ -4,7 +4,7 @@
 mod broker_contract;
 mod built_in;
 pub(crate) mod neighbour;
-mod operations;
+mod operations_pages;
 mod reload;
 mod sockets;
 mod threads;
@@ -283,7 +283,7 @@ impl Server {
         let deadline = after(timeout);
         let span_ms = span_ms(timeout);
         let shared = &self.handle.shared;
-        shared.drain_span_ms.store(span_ms, Ordering::Release);
+        shared.life.drain_span_ms.store(span_ms, Ordering::Release);
         self.handle.start_drain();
         while self.handle.connections() > 0 && Instant::now() < deadline && is_wanted() {
             std::thread::sleep(DRAIN_POLL);
@@ -361,7 +361,7 @@ pub(crate) fn assemble<A: Application>(
             .handler_mut()
             .app
             .on_start(ShardWaker(mailbox.waker()));
-        shared.unfinished.connect(index, mailbox.waker());
+        shared.charges.unfinished.connect(index, mailbox.waker());
         shared.hub.outlets[index].connect(mailbox.waker(), shard.heartbeat());
         let core = &mut shard.handler_mut().core;
         core.calls.connect(mailbox.waker());

@@ -4,7 +4,7 @@ use crate::cluster::{CallDone, Neighbour};
 use crate::handle::Handle;
 use crate::handle::cluster_queries::is_for_server;
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, CallOutcome, NewCall};
+use crate::model::call_types::{CallFailure, CallOutcome, NewCall};
 use crate::ops::stats_and_topics;
 use crate::topics::broker::{ClusterNode, Control};
 use std::sync::Arc;

@@ -44,12 +44,12 @@ impl Server {
 
     /// Sets what `POST /api/v1/reload` of the operations listener does. The first call counts.
     pub fn on_reload(&self, function: ReloadFunction) {
-        let _ = self.handle.shared.reload.set(function);
+        let _ = self.handle.shared.functions.reload.set(function);
     }
 
     /// Sets what `GET /api/v1/settings` of the operations listener lists. The first call counts.
     pub fn on_settings(&self, function: SettingsFunction) {
-        let _ = self.handle.shared.settings.set(function);
+        let _ = self.handle.shared.functions.settings.set(function);
     }
 }
 

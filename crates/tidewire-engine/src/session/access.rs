@@ -4,9 +4,9 @@ use crate::limits::work::cost;
 use crate::session::Session;
 use crate::session::context::Context;
 use crate::state::connection::ConnectionState;
-use crate::state::jobs::{Job, SubscriptionAnswer, SubscriptionJob};
 use crate::state::rights::{ChangedRights, RightsCheck};
-use crate::state::topics::Wanted;
+use crate::state::session_topics::Wanted;
+use crate::state::unfinished_jobs::{Job, SubscriptionAnswer, SubscriptionJob};
 use crate::topics::access::{Access, AccessRules};
 use crate::topics::error::ManageError;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Context<'_> {
     /// [`ManageError::Access`]; nothing was changed.
     pub fn set_access(&mut self, rules: AccessRules) -> Result<(), ManageError> {
         rules.check()?;
-        self.session.state.access_is_set = true;
+        self.session.state.client.access_is_set = true;
         self.session.set_access(&Arc::new(rules));
         Ok(())
     }
@@ -68,14 +68,14 @@ impl Context<'_> {
 impl Session<'_> {
     /// Gives a session other rights, and has its subscriptions checked against them.
     pub(crate) fn set_access(&mut self, rules: &Arc<AccessRules>) {
-        self.state.access = Access::bind(rules, self.state.user.as_deref());
-        self.state.jobs.note_changed_rights();
+        self.state.client.access = Access::bind(rules, self.state.client.user.as_deref());
+        self.state.work.jobs.note_changed_rights();
         let Some(topics) = &mut self.state.topics else {
             return;
         };
         topics.published_to = None;
         let mut slots = topics.slots.clone();
-        self.core.meter.spend(slots.len() as u64);
+        self.core.turn.meter.spend(slots.len() as u64);
         if let Some(earlier) = topics.changed_rights() {
             // It goes on with the new rights, from where it is: rights that change often put off no end.
             let done = slots.len().saturating_sub(earlier.slots.len());
@@ -103,14 +103,15 @@ impl Session<'_> {
             return None;
         };
         self.core
+            .turn
             .meter
-            .spend(cost::CHECK + self.state.access.cost());
+            .spend(cost::CHECK + self.state.client.access.cost());
         let topic = self.core.topics.topic(slot);
         let topic = topic.filter(|_| self.core.topics.is_member(slot, self.state.key.id));
         if let Some(name) = topic.map(|topic| Arc::clone(&topic.name))
             && !self.may_stay(&name)
         {
-            self.core.meter.spend(cost::UNSUBSCRIBE);
+            self.core.turn.meter.spend(cost::UNSUBSCRIBE);
             self.leave(&name);
             changed.ended.push(name.to_string());
         }
@@ -119,7 +120,7 @@ impl Session<'_> {
 
     /// Returns whether the session may receive a topic to which it is subscribed or is about to be subscribed.
     pub(super) fn may_stay(&self, topic: &str) -> bool {
-        self.state.access.may_subscribe(topic)
+        self.state.client.access.may_subscribe(topic)
             || self.state.was_granted(topic)
             || self.is_allowed_by_token(topic)
     }
@@ -139,7 +140,7 @@ impl Session<'_> {
         }
         if self.core.shared.hub.is_shared(topic) {
             let job = SubscriptionJob::granted(topic);
-            self.state.jobs.push(Job::Subscription(Box::new(job)));
+            self.state.work.jobs.push(Job::Subscription(Box::new(job)));
             return Ok(());
         }
         let mut answer = SubscriptionAnswer::default();

@@ -2,7 +2,7 @@
 
 use crate::session::Session;
 use crate::session::permit::Decided;
-use crate::session::publish::Handled;
+use crate::session::publications::Handled;
 use crate::state::connection::ConnectionState;
 use crate::state::producers::{OpenProducer, SharedProducer};
 use crate::topics::broker::ProducerPlace;
@@ -137,11 +137,11 @@ impl Session<'_> {
             return None;
         }
         let shared = &self.core.shared;
-        let user = self.state.user.clone().unwrap_or_default();
+        let user = self.state.client.user.clone().unwrap_or_default();
         let opened = {
             let mut producers = shared.producers.locked();
             let opened = producers.open(
-                (&user, self.state.owner),
+                (&user, self.state.limits.owner),
                 (&id.as_str().into(), attempt),
                 self.steady_now().unix_ms,
                 shared.hub.random_epoch(),
@@ -258,7 +258,8 @@ impl Session<'_> {
         }
         match id {
             Some((seen, id))
-                if !id.is_empty() && !seen.is_new(self.state.owner, scope_of(self.state), &id) =>
+                if !id.is_empty()
+                    && !seen.is_new(self.state.limits.owner, scope_of(self.state), &id) =>
             {
                 Ok(ProducerVerdict::Repeat)
             }
@@ -291,7 +292,7 @@ fn producer_of(state: &mut ConnectionState) -> Option<&mut OpenProducer> {
 /// Its user, or else the connection alone. No user's name begins as that of a connection does.
 fn scope_of(state: &mut ConnectionState) -> &str {
     let producer = state.producer.get_or_insert_default();
-    let (user, key) = (&state.user, state.key);
+    let (user, key) = (&state.client.user, state.key);
     producer.scope.get_or_insert_with(|| match user {
         Some(user) => format!("user {user}").into(),
         None => format!("connection {key}").into(),

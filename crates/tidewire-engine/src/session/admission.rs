@@ -8,7 +8,7 @@ use crate::limits::work::cost;
 use crate::model::Encoding;
 use crate::session::Session;
 use crate::session::encryption::plain_envelope;
-use crate::state::jobs::{HeldForm, HeldMessage, Job};
+use crate::state::unfinished_jobs::{HeldForm, HeldMessage, Job};
 use memchr::memmem;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
@@ -23,6 +23,7 @@ impl Session<'_> {
     pub(crate) fn admit(&mut self) -> bool {
         match self
             .state
+            .limits
             .bucket
             .take(&self.core.setup.rate_limit, self.now().monotonic_ms)
         {
@@ -42,7 +43,7 @@ impl Session<'_> {
             }
             (RateVerdict::Refused { retry_after_ms }, protocol) => {
                 self.core.counters.messages_refused_rate.add(1);
-                let refusals = self.state.refusals.get_or_insert_default();
+                let refusals = self.state.limits.refusals.get_or_insert_default();
                 refusals.since_told.count += 1;
                 refusals.retry_after_ms = retry_after_ms;
                 if protocol == Protocol::Raw {
@@ -71,7 +72,7 @@ impl Session<'_> {
 
     /// Notes the `cid` of a message that the rate limit has refused, unless there are many already.
     pub(crate) fn note_refused(&mut self, format: Format, bytes: &[u8]) {
-        if let Some(refusals) = &mut self.state.refusals {
+        if let Some(refusals) = &mut self.state.limits.refusals {
             refusals.since_told.name(format, bytes);
         }
     }
@@ -83,7 +84,7 @@ impl Session<'_> {
             return;
         }
         let now_ms = self.now().monotonic_ms;
-        let Some(refusals) = self.state.refusals.as_deref() else {
+        let Some(refusals) = self.state.limits.refusals.as_deref() else {
             return;
         };
         let (is_first, Some(due_ms)) = (refusals.since_told.count == 1, refusals.due_ms()) else {
@@ -96,7 +97,7 @@ impl Session<'_> {
             }
             return;
         }
-        let refusals = self.state.refusals.get_or_insert_default();
+        let refusals = self.state.limits.refusals.get_or_insert_default();
         let refill_per_s = self.core.setup.config.limits.rate_limit_refill_per_s;
         let message = format!(
             "{} messages were refused: more than {refill_per_s} a second",
@@ -117,9 +118,9 @@ impl Session<'_> {
     fn rate_warning(&self) -> Reply {
         let limits = &self.core.setup.config.limits;
         Reply::RateLimitWarning {
-            current_rate: limits.rate_limit_capacity - self.state.bucket.remaining(),
+            current_rate: limits.rate_limit_capacity - self.state.limits.bucket.remaining(),
             limit: limits.rate_limit_capacity,
-            remaining: self.state.bucket.remaining(),
+            remaining: self.state.limits.bucket.remaining(),
             retry_after_s: 1,
         }
     }
@@ -134,14 +135,15 @@ impl Session<'_> {
 
     /// Whether a message that may need much work may have it in this turn.
     pub(crate) fn has_work_left(&self) -> bool {
-        let meter = &self.core.meter;
-        !meter.is_spent() && meter.may_work(self.state.owner)
+        let meter = &self.core.turn.meter;
+        !meter.is_spent() && meter.may_work(self.state.limits.owner)
     }
 
     /// Keeps a message for the next turn. Nothing more is read from the connection until then.
     pub(crate) fn hold(&mut self, form: HeldForm, bytes: &[u8]) {
         let bytes = bytes.to_vec();
         self.state
+            .work
             .jobs
             .push(Job::Message(HeldMessage { form, bytes }));
     }
@@ -156,14 +158,17 @@ impl Session<'_> {
             Format::MessagePack => b"\xa1t",
         };
         if is_checked || memmem::find(head, name).is_none() {
-            self.core.meter.spend(cost::read(format, bytes.len(), true));
+            self.core
+                .turn
+                .meter
+                .spend(cost::read(format, bytes.len(), true));
         }
     }
 
     /// The inflated size of a message counts as well, so that compression is no way around the limit.
     pub(crate) fn charge_inflated(&mut self, bytes: usize) {
-        self.core.meter.spend(cost::inflated(bytes));
-        self.state.bucket.charge(
+        self.core.turn.meter.spend(cost::inflated(bytes));
+        self.state.limits.bucket.charge(
             &self.core.setup.rate_limit,
             bytes / INFLATED_BYTES_PER_TOKEN,
         );
@@ -177,7 +182,7 @@ impl Session<'_> {
             return ErrorVerdict::Report;
         };
         let now_ms = self.now().monotonic_ms;
-        let budget = self.state.error_budget.get_or_insert_default();
+        let budget = self.state.limits.error_budget.get_or_insert_default();
         let verdict = budget.count(limit, now_ms);
         if verdict == ErrorVerdict::Exhausted {
             self.core.counters.error_budgets_exhausted.add(1);
@@ -185,7 +190,7 @@ impl Session<'_> {
                 tracing::info!(
                     connection = %self.state.key,
                     address = self.state.peer_address(self.io).map(tracing::field::display),
-                    user = self.state.user.as_deref(),
+                    user = self.state.client.user.as_deref(),
                     code = code.as_str(),
                     "a connection is closed because too much of it had to be refused",
                 );
@@ -208,7 +213,7 @@ impl Session<'_> {
             correlation_id: None,
         };
         self.say(&error);
-        self.state.close = Some(Box::new((
+        self.state.ending.close = Some(Box::new((
             CloseCode::TOO_MANY_ERRORS,
             "too many messages had to be refused",
         )));

@@ -1,11 +1,11 @@
 //! The trait that users of the engine implement.
 
-use crate::model::calls::{Call, call_error};
+use crate::model::call_types::{Call, call_error};
 use crate::model::queries::SyncRequest;
 use crate::model::{CloseReason, ConnectionKey, Message, Peer, ShardWaker};
 use crate::session::context::Context;
-use crate::state::calls::Responder;
 use crate::state::connect_request::ConnectRequest;
+use crate::state::open_calls::Responder;
 use crate::topics::decided::{DecidedTopics, PublicationRequest};
 use std::cell::Cell;
 use tidewire_wire::codes::ErrorCode;

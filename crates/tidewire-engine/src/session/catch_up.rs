@@ -6,8 +6,8 @@ use crate::limits::work::cost;
 use crate::model::Position;
 use crate::session::Session;
 use crate::session::access::ended;
-use crate::state::jobs::{Announcement, CatchUp, Job};
-use crate::state::topics::subscription_bytes;
+use crate::state::session_topics::subscription_bytes;
+use crate::state::unfinished_jobs::{Announcement, CatchUp, Job};
 use crate::topics::broker::{Missed, Prepare};
 use crate::topics::error::PublishError;
 use crate::topics::hub::NotReady;
@@ -25,8 +25,9 @@ impl Session<'_> {
             return None;
         }
         self.core
+            .turn
             .meter
-            .spend(cost::CHECK + self.state.access.cost());
+            .spend(cost::CHECK + self.state.client.access.cost());
         if !self.may_stay(&catch_up.name) {
             self.reply(&ended(vec![catch_up.name.to_string()]));
             return None;
@@ -35,7 +36,7 @@ impl Session<'_> {
             self.replay(&catch_up, &first);
             return Some(catch_up);
         }
-        self.core.meter.spend(cost::SUBSCRIBE);
+        self.core.turn.meter.spend(cost::SUBSCRIBE);
         let name = Arc::clone(&catch_up.name);
         // While somebody here wants the topic no publication passes by between the page and the
         // joining.
@@ -57,7 +58,7 @@ impl Session<'_> {
             or_newest: false,
             limit: PAGE,
         };
-        let moment = self.core.moment(self.steady_now(), self.state.owner);
+        let moment = self.core.moment(self.steady_now(), self.state.limits.owner);
         let hub = &self.core.shared.hub;
         let (page, seq) = match hub.recover(&catch_up.name, missed, moment) {
             Ok(Some(page)) => page,
@@ -69,7 +70,7 @@ impl Session<'_> {
             return self.finish_catch_up(catch_up, seq);
         }
         for publication in &page.publications {
-            if self.core.meter.is_spent() {
+            if self.core.turn.meter.is_spent() {
                 return false;
             }
             self.replay(catch_up, publication);
@@ -100,14 +101,15 @@ impl Session<'_> {
     /// Sends one publication, if it passes the subscriber's filter.
     fn replay(&mut self, catch_up: &CatchUp, publication: &Publication) {
         let content = publication.content();
-        self.core.meter.spend(cost::ENTRY);
+        self.core.turn.meter.spend(cost::ENTRY);
         if let Some(filter) = &catch_up.wanted.filter {
-            self.core.meter.spend(filter.match_cost(content.len()));
+            self.core.turn.meter.spend(filter.match_cost(content.len()));
             if !filter.matches(content) {
                 return;
             }
         }
         self.core
+            .turn
             .meter
             .spend(cost::SEND + cost::bytes(publication.cost()));
         self.core.counters.publications_replayed.add(1);
@@ -154,7 +156,7 @@ impl Session<'_> {
             let topics = vec![Arc::clone(name)];
             let data = catch_up.wanted.presence.clone();
             let announcement = Announcement::new(topics, data, None);
-            self.state.jobs.push(Job::Announcement(announcement));
+            self.state.work.jobs.push(Job::Announcement(announcement));
         }
         true
     }

@@ -66,7 +66,7 @@ impl Session<'_> {
         }
         let (control, mut frames) = self.control();
         control.close(Some(code), reason, &mut frames);
-        self.state.close_code = Some(code);
+        self.state.ending.close_code = Some(code);
         self.leave_topics();
         let id = self.state.key.id;
         // The answer must get through to end the session in time.
@@ -77,7 +77,7 @@ impl Session<'_> {
     /// Starts the close that the application or a step has asked for, if any.
     #[inline]
     pub(crate) fn close_if_asked(&mut self) {
-        if let Some(close) = self.state.close.take() {
+        if let Some(close) = self.state.ending.close.take() {
             let (code, reason) = *close;
             self.start_close(code, reason);
         }
@@ -109,7 +109,7 @@ impl Session<'_> {
     }
 
     fn finish(&mut self, reason: CloseReason) {
-        self.state.ended = Some(reason);
+        self.state.ending.ended = Some(reason);
         self.leave_topics();
         self.io.close(self.state.key.id);
     }

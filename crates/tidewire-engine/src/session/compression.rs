@@ -30,7 +30,7 @@ impl Session<'_> {
         }
         let limit = self.core.setup.config.limits.message_bytes_max;
         let result = deflate
-            .decompress(&mut self.core.deflate, message.bytes, inflated, limit)
+            .decompress(&mut self.core.codec.deflate, message.bytes, inflated, limit)
             .and_then(|()| message.event(inflated));
         let encoding = match result {
             Ok(Event::Text(_)) => Encoding::Text,
@@ -58,6 +58,7 @@ impl Session<'_> {
         let limit = self.core.setup.config.limits.message_bytes_max;
         match self
             .core
+            .codec
             .inflater
             .inflate(&bytes[prefix_bytes..], inflated, limit)
         {

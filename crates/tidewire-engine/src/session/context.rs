@@ -88,6 +88,6 @@ impl Context<'_> {
 
     /// Ends the session of this call with a code and a reason.
     pub fn close(&mut self, code: CloseCode, reason: &'static str) {
-        self.session.state.close = Some(Box::new((code, reason)));
+        self.session.state.ending.close = Some(Box::new((code, reason)));
     }
 }

@@ -64,12 +64,12 @@ impl Session<'_> {
         if layer.cipher.version() == EncryptionVersion::One {
             return;
         }
-        let mut plain = std::mem::take(&mut self.core.decrypted);
+        let mut plain = std::mem::take(&mut self.core.codec.decrypted);
         match layer.cipher.open(bytes, &mut plain) {
             Ok(()) => self.pass_over_update(&plain),
             Err(_) => self.start_close(CloseCode::POLICY_VIOLATION, NOT_AUTHENTIC),
         }
-        self.core.decrypted = emptied(plain);
+        self.core.codec.decrypted = emptied(plain);
     }
 
     fn pass_over_update(&mut self, plain: &[u8]) {

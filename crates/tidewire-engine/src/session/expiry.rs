@@ -9,7 +9,7 @@ use crate::config::Protocol;
 use crate::limits::lines::LineKind;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::jobs::Refresh;
+use crate::state::unfinished_jobs::Refresh;
 use crate::topics::access::AccessRules;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Session<'_> {
         let claims: Claims = verifier
             .verify(token, now.unix_ms / 1_000)
             .map_err(|error| error.to_string())?;
-        if self.state.user.as_deref() != Some(&*claims.subject) {
+        if self.state.client.user.as_deref() != Some(&*claims.subject) {
             return Err("the token is for another user, who needs a connection of its own".into());
         }
         let rules = self
@@ -45,7 +45,7 @@ impl Session<'_> {
     /// has ended.
     pub(crate) fn check_expiry(&mut self) -> bool {
         let (now, is_v1) = (self.now(), self.core.setup.config.protocol == Protocol::V1);
-        let Some(expiry) = self.state.expiry.as_deref_mut() else {
+        let Some(expiry) = self.state.client.expiry.as_deref_mut() else {
             return false;
         };
         if now.monotonic_ms >= expiry.ends_ms {
@@ -78,7 +78,7 @@ impl Session<'_> {
             tracing::info!(
                 connection = %self.state.key,
                 address = self.state.peer_address(self.io).map(tracing::field::display),
-                user = self.state.user.as_deref(),
+                user = self.state.client.user.as_deref(),
                 code = ErrorCode::TokenExpired.as_str(),
                 "a session ends because its token has expired",
             );
@@ -108,6 +108,7 @@ impl Session<'_> {
             .as_ref()
             .map_or(0, |verifier| verifier.keys());
         self.core
+            .turn
             .meter
             .spend(keys as u64 * cost::TOKEN + cost::bytes(token.len()));
         let (expires_at_s, rules) = match self.check_token(token, self.now()) {
@@ -116,7 +117,7 @@ impl Session<'_> {
         };
         self.core.counters.tokens_refreshed.add(1);
         let mut expiry = self.core.expiry_at(expires_at_s, self.now());
-        if let (Some(new), Some(old)) = (&mut expiry, &self.state.expiry)
+        if let (Some(new), Some(old)) = (&mut expiry, &self.state.client.expiry)
             && new.expires_ms <= old.expires_ms
             && old.warns_ms == u64::MAX
         {
@@ -130,10 +131,10 @@ impl Session<'_> {
             ends_in_ms: expiry.as_ref().map(|expiry| expiry.ends_in_ms(self.now())),
             correlation_id,
         };
-        self.state.expiry = expiry;
+        self.state.client.expiry = expiry;
         self.set_timer();
         self.reply(&answer);
-        if !self.state.access_is_set {
+        if !self.state.client.access_is_set {
             self.set_access(&rules);
         }
     }
@@ -146,7 +147,7 @@ impl Session<'_> {
                 tracing::info!(
                     connection = %self.state.key,
                     address = self.state.peer_address(self.io).map(tracing::field::display),
-                    user = self.state.user.as_deref(),
+                    user = self.state.client.user.as_deref(),
                     code = ErrorCode::TokenRefused.as_str(),
                     error = &*words,
                     "another token for a session is not accepted",

@@ -4,7 +4,7 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::encryption::NEEDS_KEY;
 use crate::session::inbound::Inbound;
-use crate::state::operations::Greeting;
+use crate::state::broker_operations::Greeting;
 use tidewire_wire::session::{ProducerState, Reply};
 
 impl<A: Application> Inbound<'_, A> {

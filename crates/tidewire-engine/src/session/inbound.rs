@@ -78,12 +78,12 @@ impl<A: Application> Inbound<'_, A> {
         }
         let Session { io, core, state } = &mut self.session;
         self.tally.count(&core.counters);
-        core.meter.settle(state.owner);
+        core.turn.meter.settle(state.limits.owner);
         let id = state.key.id;
         let outbox_bytes = io.queued_bytes(id);
         if outbox_bytes > core.setup.config.limits.outbox_pause_bytes {
-            state.pauses.outbox = true;
-            state.pauses.outbox_bytes_seen = outbox_bytes;
+            state.limits.pauses.outbox = true;
+            state.limits.pauses.outbox_bytes_seen = outbox_bytes;
             io.pause_reading(id);
             // The socket may accept all of it at the end of the turn.
             io.await_drained(id);

@@ -1,7 +1,7 @@
 //! Removal of an ended session from its topics. A session with many topics needs several turns.
 
 use crate::session::Session;
-use crate::state::topics::EndedSession;
+use crate::state::session_topics::EndedSession;
 use crate::topics::member::member_key;
 
 impl Session<'_> {
@@ -20,10 +20,11 @@ impl Session<'_> {
         let is_long = ended.topics.slots.len() > LEFT_AT_ONCE_MAX;
         if is_long {
             self.core
+                .leaving
                 .ended_sessions
                 .keys
                 .insert(member_key(self.state.key.id));
-            self.core.ended_sessions.queue.push_back(ended);
+            self.core.leaving.ended_sessions.queue.push_back(ended);
         } else {
             while self.core.leave_next(&mut ended) {}
         }

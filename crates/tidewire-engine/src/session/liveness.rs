@@ -28,9 +28,9 @@ impl Session<'_> {
                 self.io.close(id);
             }
             // Not the peer's silence: its answer may wait behind messages that are not being read.
-            Phase::Closing(_) if self.state.pauses.application => self.await_close(id),
+            Phase::Closing(_) if self.state.limits.pauses.application => self.await_close(id),
             Phase::Closing(code) => {
-                self.state.ended = Some(CloseReason::ByUs(code));
+                self.state.ending.ended = Some(CloseReason::ByUs(code));
                 self.io.abort(id);
             }
             Phase::Open => {
@@ -59,9 +59,9 @@ impl Session<'_> {
     /// Pings a silent peer, and ends its session if it stays silent.
     fn check_idle(&mut self) {
         let outbox_bytes = self.io.queued_bytes(self.state.key.id);
-        let takes_some = outbox_bytes < self.state.pauses.outbox_bytes_seen;
-        self.state.pauses.outbox_bytes_seen = outbox_bytes;
-        if self.state.pauses.application || takes_some || !self.state.jobs.is_empty() {
+        let takes_some = outbox_bytes < self.state.limits.pauses.outbox_bytes_seen;
+        self.state.limits.pauses.outbox_bytes_seen = outbox_bytes;
+        if self.state.limits.pauses.application || takes_some || !self.state.work.jobs.is_empty() {
             // The peer is not silent: it is not being read, or has not reached our ping yet.
             self.state.session.handle_heard(self.now().monotonic_ms);
         }

@@ -4,8 +4,8 @@ use crate::limits::owner::OwnerId;
 use crate::model::Position;
 use crate::session::Session;
 use crate::state::connection::ConnectionState;
-use crate::state::jobs::{CatchUp, SubscriptionAnswer};
-use crate::state::topics::{Wanted, subscription_bytes};
+use crate::state::session_topics::{Wanted, subscription_bytes};
+use crate::state::unfinished_jobs::{CatchUp, SubscriptionAnswer};
 use crate::topics::broker::Missed;
 use crate::topics::error::PublishError;
 use crate::topics::form::Form;
@@ -53,7 +53,8 @@ impl Session<'_> {
             let mut seq = 0;
             if !is_pattern {
                 let (recovery, catch_up);
-                (recovery, catch_up, seq) = match self.stand(self.state.owner, name, wanted) {
+                (recovery, catch_up, seq) = match self.stand(self.state.limits.owner, name, wanted)
+                {
                     Ok(stand) => stand,
                     Err(NotReady) => {
                         // The broker has lost the topic since it made it ready.
@@ -108,7 +109,11 @@ impl Session<'_> {
         if topics.charged_bytes + bytes > limits.subscription_bytes_per_connection_max {
             return Err("the subscriptions of this connection take as much memory as they may");
         }
-        self.core.shared.accounts.charge(self.state.owner, bytes)?;
+        self.core
+            .shared
+            .charges
+            .accounts
+            .charge(self.state.limits.owner, bytes)?;
         topics.charged_bytes += bytes;
         Ok(())
     }
@@ -116,7 +121,7 @@ impl Session<'_> {
     /// [`Self::release`] for a session that goes on.
     pub(crate) fn give_back(&mut self, bytes: usize) {
         if let Some(topics) = &mut self.state.topics {
-            self.core.release(self.state.owner, topics, bytes);
+            self.core.release(self.state.limits.owner, topics, bytes);
         }
     }
 
@@ -171,7 +176,7 @@ impl Session<'_> {
             since,
             ..Wanted::default()
         };
-        if self.state.jobs.cancel(name) {
+        if self.state.work.jobs.cancel(name) {
             // It was about to enter with less than the client wants. The answer reports whether it has entered.
             let _ = self.enter_into(name, &wanted, answer);
             return;
@@ -182,7 +187,7 @@ impl Session<'_> {
             answer.success_topics.push(name.to_string());
             return;
         };
-        let Ok((recovery, catch_up, _)) = self.stand(self.state.owner, name, &wanted) else {
+        let Ok((recovery, catch_up, _)) = self.stand(self.state.limits.owner, name, &wanted) else {
             let error = PublishError::Unavailable;
             return answer.fail(name.to_string(), error.code(), &error);
         };
@@ -297,7 +302,7 @@ impl Session<'_> {
 
     /// Removes a session from a topic, if it is in it.
     pub(crate) fn leave(&mut self, name: &str) -> bool {
-        if self.state.jobs.cancel(name) {
+        if self.state.work.jobs.cancel(name) {
             if let Some(topics) = &mut self.state.topics {
                 topics.by_token.remove(name);
                 topics.granted.remove(name);

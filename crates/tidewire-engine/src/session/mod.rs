@@ -7,9 +7,8 @@ pub(crate) mod access;
 pub(crate) mod acknowledge;
 pub(crate) mod admission;
 pub(crate) mod application;
-pub(crate) mod backend;
+pub(crate) mod backend_events;
 pub(crate) mod binary;
-pub(crate) mod calls;
 pub(crate) mod catch_up;
 pub(crate) mod close;
 pub(crate) mod compression;
@@ -17,30 +16,31 @@ pub(crate) mod context;
 pub(crate) mod deliver;
 pub(crate) mod encryption;
 pub(crate) mod expiry;
-pub(crate) mod groups;
+pub(crate) mod group_membership;
 pub(crate) mod hello;
-pub(crate) mod history;
+pub(crate) mod history_requests;
 pub(crate) mod inbound;
-pub(crate) mod jobs;
 pub(crate) mod leave;
 pub(crate) mod liveness;
 pub(crate) mod membership;
+pub(crate) mod message_jobs;
+mod message_spans;
 pub(crate) mod permit;
 mod prepare;
-pub(crate) mod presence;
-pub(crate) mod producers;
-pub(crate) mod publish;
+pub(crate) mod presence_messages;
+pub(crate) mod publications;
 pub(crate) mod receive;
 pub(crate) mod reply;
+pub(crate) mod request_reply;
 pub(crate) mod requests;
 mod rights;
 pub(crate) mod send;
 pub(crate) mod server_requests;
+pub(crate) mod shared_producers;
 pub(crate) mod signing;
 pub(crate) mod snapshots;
 pub(crate) mod subscribe;
 mod topic_tokens;
-mod trace;
 
 use crate::clock::{steady_now, wire_now};
 use crate::state::connection::ConnectionState;
@@ -84,7 +84,7 @@ impl Session<'_> {
     /// The name under which the session is present on topics: its user or, without authentication,
     /// its connection id.
     pub(crate) fn presence_name(&self) -> Arc<str> {
-        match &self.state.user {
+        match &self.state.client.user {
             Some(user) => Arc::clone(user),
             None => self.state.session.connection_id().to_string().into(),
         }

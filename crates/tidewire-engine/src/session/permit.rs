@@ -6,15 +6,17 @@ use crate::backend::events::{PublishAnswer, SubscribeAnswer};
 use crate::backend::failure::Failure;
 use crate::config::backend::{BackendAway, BackendEvent};
 use crate::limits::work::cost;
-use crate::model::calls::{TIMEOUT_MAX, call_error};
+use crate::model::call_types::{TIMEOUT_MAX, call_error};
 use crate::model::content::Content;
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::backend::{BackendAnswer, Question, Waiting};
-use crate::state::calls::{AnswerWay, NO_ANSWER, OpenCall, PendingAnswer, QUESTION, Responder};
-use crate::state::jobs::{Asked, Job, PublishJob, SubscriptionJob};
+use crate::state::open_calls::{
+    AnswerWay, NO_ANSWER, OpenCall, PendingAnswer, QUESTION, Responder,
+};
+use crate::state::pending_questions::{BackendAnswer, Question, Waiting};
+use crate::state::unfinished_jobs::{Asked, Job, PublishJob, SubscriptionJob};
 use crate::topics::decided::PublicationRequest;
 use crate::topics::publication::check_content;
 use crate::trace::{OpenSpan, TraceContext};
@@ -102,7 +104,7 @@ impl Session<'_> {
             payload: None,
             span: None,
         };
-        self.state.jobs.push(Job::Publish(Box::new(job)));
+        self.state.work.jobs.push(Job::Publish(Box::new(job)));
     }
 
     /// Asks the backend about a publication, if it decides about any.
@@ -188,13 +190,13 @@ impl Session<'_> {
             answer: None,
             _waiting: guard,
         };
-        self.state.question = Some(Box::new(question));
+        self.state.work.question = Some(Box::new(question));
         (number, timeout_ms)
     }
 
     /// Forgets the question of a connection that is gone.
     pub(crate) fn end_question(&mut self) {
-        let Some(question) = self.state.question.take() else {
+        let Some(question) = self.state.work.question.take() else {
             return;
         };
         if let Some(due_ms) = question.due_ms {
@@ -221,14 +223,20 @@ impl Session<'_> {
             inbox.push((id, number, answer));
             failure
         };
-        backend.submit(event, self.state.owner, body, Some(Box::new(done)), span)?;
+        backend.submit(
+            event,
+            self.state.limits.owner,
+            body,
+            Some(Box::new(done)),
+            span,
+        )?;
         let question = Question {
             number,
             due_ms: None,
             answer: None,
             _waiting: None,
         };
-        self.state.question = Some(Box::new(question));
+        self.state.work.question = Some(Box::new(question));
         Ok(number)
     }
 }
@@ -381,7 +389,7 @@ impl<A: Application> Inbound<'_, A> {
             let words = "the payload is not UTF-8".to_owned();
             return Step::Rule(Ruling::Refuse(ErrorCode::InvalidMessage, words));
         };
-        session.core.meter.spend(cost::ANSWER);
+        session.core.turn.meter.spend(cost::ANSWER);
         let (number, timeout_ms) = session.start_question(OpenCall::Publication, None);
         let responder = Responder(Arc::new(PendingAnswer {
             connection: session.state.key,

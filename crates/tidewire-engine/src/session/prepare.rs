@@ -2,8 +2,8 @@
 //! the broker has answered.
 
 use crate::session::Session;
-use crate::state::jobs::SubscriptionJob;
-use crate::state::operations::Operation;
+use crate::state::broker_operations::Operation;
+use crate::state::unfinished_jobs::SubscriptionJob;
 use crate::topics::broker::{BrokerAnswer, Prepare, Refusal};
 use crate::topics::error::PublishError;
 use crate::topics::name::Kind;
@@ -28,7 +28,7 @@ impl Session<'_> {
             self.ask_for(&name, wanted);
             if let Some(group) = &job.group
                 && *kind == Kind::Exact
-                && self.state.access.may_join_group(&name)
+                && self.state.client.access.may_join_group(&name)
             {
                 self.ask_for_group(&name, &group.name.as_str().into());
             }
@@ -92,11 +92,11 @@ impl Session<'_> {
         match answer {
             BrokerAnswer::Now(Ok(())) => {}
             BrokerAnswer::Now(Err(refusal)) => {
-                let own = self.state.operations.get_or_insert_default();
+                let own = self.state.work.operations.get_or_insert_default();
                 own.refused.push((Arc::clone(topic), refusal));
             }
             BrokerAnswer::Later => {
-                let own = self.state.operations.get_or_insert_default();
+                let own = self.state.work.operations.get_or_insert_default();
                 own.preparing += 1;
                 let operation = Operation::Preparation(self.state.key.id, Arc::clone(topic));
                 self.core.operations.open(operation);
@@ -105,7 +105,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn take_refused(&mut self) -> Vec<(Arc<str>, Refusal)> {
-        let operations = self.state.operations.as_deref_mut();
+        let operations = self.state.work.operations.as_deref_mut();
         operations.map_or_else(Vec::new, |operations| {
             std::mem::take(&mut operations.refused)
         })

@@ -11,7 +11,7 @@ use crate::model::{Encoding, Message};
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::core::emptied;
-use crate::state::jobs::{HeldForm, HeldMessage};
+use crate::state::unfinished_jobs::{HeldForm, HeldMessage};
 use tidewire_wire::envelope::{
     EnvelopeError, Kind, accept_json, accept_msgpack, classify_json, classify_msgpack, with_type,
 };
@@ -83,7 +83,7 @@ impl<A: Application> Inbound<'_, A> {
     /// Inflates a message of permessage-deflate. A refused one is inflated too if the next one may
     /// refer to it.
     fn receive_compressed(&mut self, message: Compressed<'_>, is_admitted: bool) {
-        let mut inflated = std::mem::take(&mut self.session.core.inflated);
+        let mut inflated = std::mem::take(&mut self.session.core.codec.inflated);
         match self
             .session
             .inflate_frame(&message, is_admitted, &mut inflated)
@@ -99,7 +99,7 @@ impl<A: Application> Inbound<'_, A> {
                 self.session.end_for(error, is_admitted);
             }
         }
-        self.session.core.inflated = emptied(inflated);
+        self.session.core.codec.inflated = emptied(inflated);
     }
 
     /// [`Self::receive_admitted`] for inflated messages, so that the fast path keeps its own copy.
@@ -132,15 +132,15 @@ impl<A: Application> Inbound<'_, A> {
 
     /// Decrypts and inflates a message as far as it is encrypted and compressed.
     fn receive_layered(&mut self, bytes: &[u8]) {
-        let mut decrypted = std::mem::take(&mut self.session.core.decrypted);
-        let mut inflated = std::mem::take(&mut self.session.core.inflated);
+        let mut decrypted = std::mem::take(&mut self.session.core.codec.decrypted);
+        let mut inflated = std::mem::take(&mut self.session.core.codec.inflated);
         if let Some(plain) = self.session.decrypt(bytes, &mut decrypted)
             && let Some(plain) = self.session.inflate(plain, &mut inflated)
         {
             self.receive_framed(identify(plain), plain);
         }
-        self.session.core.inflated = emptied(inflated);
-        self.session.core.decrypted = emptied(decrypted);
+        self.session.core.codec.inflated = emptied(inflated);
+        self.session.core.codec.decrypted = emptied(decrypted);
     }
 
     fn receive_framed(&mut self, framing: Framing, bytes: &[u8]) {

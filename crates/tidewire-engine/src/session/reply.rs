@@ -27,6 +27,7 @@ impl Session<'_> {
         if bytes.len() >= LONG_MESSAGE_BYTES {
             // It was read up to its error, and then for its `cid`.
             self.core
+                .turn
                 .meter
                 .spend(cost::read(format, bytes.len(), false));
         }

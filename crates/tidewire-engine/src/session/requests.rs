@@ -5,8 +5,8 @@ use crate::limits::work::{LONG_MESSAGE_BYTES, cost};
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::session::server_requests::answer;
-use crate::state::jobs::{BatchJob, Job, Refresh};
-use crate::state::operations::Greeting;
+use crate::state::broker_operations::Greeting;
+use crate::state::unfinished_jobs::{BatchJob, Job, Refresh};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::SystemType;
 use tidewire_wire::format::Format;
@@ -21,7 +21,7 @@ impl<A: Application> Inbound<'_, A> {
         let is_light = is_publication || matches!(system, SystemType::Ping | SystemType::Pong);
         if !is_light || bytes.len() >= LONG_MESSAGE_BYTES {
             let cost = cost::read(format, bytes.len(), is_publication);
-            session.core.meter.spend(cost);
+            session.core.turn.meter.spend(cost);
         }
         let profile = &session.core.setup.profile;
         match session
@@ -70,7 +70,7 @@ impl<A: Application> Inbound<'_, A> {
             SystemEvent::Request(request) => self.dispatch_request(request, format, bytes),
             SystemEvent::Batch(messages) => {
                 let batch = BatchJob::new(messages, format);
-                session.state.jobs.push(Job::Batch(batch));
+                session.state.work.jobs.push(Job::Batch(batch));
             }
         }
     }
@@ -81,7 +81,7 @@ impl<A: Application> Inbound<'_, A> {
             correlation_id,
         } = request;
         let session = &mut self.session;
-        session.core.meter.spend(cost::MESSAGE);
+        session.core.turn.meter.spend(cost::MESSAGE);
         match kind {
             RequestKind::Subscription(subscription) => {
                 session.handle_subscription(subscription, correlation_id);
@@ -97,14 +97,18 @@ impl<A: Application> Inbound<'_, A> {
             RequestKind::Acknowledge(deliveries) => session.acknowledge(&deliveries),
             RequestKind::AuthRefresh(token) => {
                 let refresh = Refresh::new(token, correlation_id);
-                session.state.jobs.push(Job::Refresh(Box::new(refresh)));
+                session
+                    .state
+                    .work
+                    .jobs
+                    .push(Job::Refresh(Box::new(refresh)));
             }
             RequestKind::History(query) => session.handle_history_request(query, correlation_id),
             RequestKind::Presence(request) => {
                 session.handle_presence_request(request, correlation_id);
             }
             kind => {
-                session.core.meter.spend(cost::ANSWER);
+                session.core.turn.meter.spend(cost::ANSWER);
                 let reply = answer(&session.core.shared, kind, correlation_id);
                 session.reply(&reply);
             }

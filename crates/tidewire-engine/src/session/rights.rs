@@ -28,7 +28,7 @@ impl Session<'_> {
             if let (Some(rest), Some(topics)) = (rest, &mut self.state.topics) {
                 topics.checks.push(rest);
             }
-            if self.core.meter.is_spent() {
+            if self.core.turn.meter.is_spent() {
                 if self.has_checks() {
                     self.core.rights_checks.push_back(self.state.key.id);
                 }

@@ -26,8 +26,8 @@ impl Session<'_> {
             return true;
         };
         let unix_s = self.io.now().unix_ms / 1000;
-        let meter = &mut self.core.meter;
-        match signatures.check(encoding, bytes, unix_s, self.state.owner, meter) {
+        let meter = &mut self.core.turn.meter;
+        match signatures.check(encoding, bytes, unix_s, self.state.limits.owner, meter) {
             Ok(()) => true,
             // It is no fault of the message, so it does not count against the error budget.
             Err(error @ SignatureError::Full) => {

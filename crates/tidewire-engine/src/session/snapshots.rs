@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::jobs::{Job, SnapshotsJob, SyncJob};
+use crate::state::unfinished_jobs::{Job, SnapshotsJob, SyncJob};
 use crate::topics::broker::{PageQuery, Prepare, Refusal};
 use crate::topics::error::PublishError;
 use crate::topics::hub::NotReady;
@@ -31,7 +31,7 @@ impl<A: Application> Inbound<'_, A> {
         self.session.core.counters.sync_requests.add(1);
         let topics = self.session.topics_to_sync(request.topics);
         let named = topics.len() as u64 * cost::NAME;
-        self.session.core.meter.spend(named);
+        self.session.core.turn.meter.spend(named);
         let job = SyncJob {
             topics: topics.into_iter(),
             allowed: Vec::new(),
@@ -39,7 +39,7 @@ impl<A: Application> Inbound<'_, A> {
             last_sequence: request.last_sequence,
             correlation_id,
         };
-        self.session.state.jobs.push(Job::Sync(Box::new(job)));
+        self.session.state.work.jobs.push(Job::Sync(Box::new(job)));
     }
 
     /// Checks some topics of a request and, when none is left, has it answered; returns the rest of the job.
@@ -48,7 +48,7 @@ impl<A: Application> Inbound<'_, A> {
             if self.session.may_sync(&topic) {
                 job.allowed.push(topic);
             }
-            if self.session.core.meter.is_spent() {
+            if self.session.core.turn.meter.is_spent() {
                 return Some(job);
             }
         }
@@ -63,7 +63,7 @@ impl<A: Application> Inbound<'_, A> {
         if job.allowed.is_empty() {
             return false;
         }
-        let calls = self.session.state.calls.get_or_insert_default();
+        let calls = self.session.state.work.calls.get_or_insert_default();
         calls.sync_id.clone_from(&job.correlation_id);
         let mut context = Context::new(&mut self.session);
         let request = SyncRequest {
@@ -73,7 +73,7 @@ impl<A: Application> Inbound<'_, A> {
             correlation_id: job.correlation_id.as_deref(),
         };
         let is_answered = self.app.on_sync(&mut context, &request);
-        if let Some(calls) = &mut self.session.state.calls {
+        if let Some(calls) = &mut self.session.state.work.calls {
             calls.sync_id = None;
         }
         is_answered
@@ -106,7 +106,7 @@ impl Context<'_> {
                 .limits
                 .payload_bytes_max,
         )?;
-        let calls = self.session.state.calls.as_ref();
+        let calls = self.session.state.work.calls.as_ref();
         let correlation_id = calls.and_then(|calls| calls.sync_id.clone());
         let json = write(
             topic,
@@ -131,7 +131,7 @@ impl Context<'_> {
         let kept = request.topics.iter().filter(keeps).cloned();
         let kept: Vec<String> = kept.filter(|_| request.include_snapshots).collect();
         let looked_at = request.topics.len() as u64 * cost::CHECK;
-        self.session.core.meter.spend(looked_at);
+        self.session.core.turn.meter.spend(looked_at);
         let keeps_any = !kept.is_empty();
         if keeps_any {
             let job = SnapshotsJob {
@@ -143,7 +143,7 @@ impl Context<'_> {
                 correlation_id: request.correlation_id.map(str::to_owned),
             };
             let job = Job::Snapshots(Box::new(job));
-            self.session.state.jobs.push(job);
+            self.session.state.work.jobs.push(job);
         }
         keeps_any
     }
@@ -169,12 +169,13 @@ impl Session<'_> {
     /// Whether the session may have the state of a topic.
     fn may_sync(&mut self, topic: &str) -> bool {
         self.core
+            .turn
             .meter
-            .spend(cost::CHECK + self.state.access.cost());
+            .spend(cost::CHECK + self.state.client.access.cost());
         let is_member = |slot| self.core.topics.is_member(slot, self.state.key.id);
         check_topic_or_pattern(topic).is_ok()
             && (self.core.topics.slot(topic).is_some_and(is_member)
-                || self.state.access.may_subscribe(topic))
+                || self.state.client.access.may_subscribe(topic))
     }
 
     /// Sends the snapshot of one topic; returns the rest of the job.
@@ -196,7 +197,7 @@ impl Session<'_> {
             }
             return None;
         };
-        self.core.meter.spend(cost::SUBSCRIBE);
+        self.core.turn.meter.spend(cost::SUBSCRIBE);
         // Its rights may have changed since the request was checked.
         if self.may_sync(topic) {
             match self.newest(topic, job.correlation_id.as_deref()) {
@@ -230,7 +231,7 @@ impl Session<'_> {
                 newest: 1,
             };
             for topic in next {
-                self.core.meter.spend(cost::SUBSCRIBE);
+                self.core.turn.meter.spend(cost::SUBSCRIBE);
                 if self.core.shared.hub.is_shared(topic) && !is_pattern(topic) {
                     self.ask_for(&topic.as_str().into(), wanted);
                 }
@@ -281,9 +282,10 @@ impl Session<'_> {
 
     fn send_snapshot(&mut self, json: &[u8]) {
         self.core
+            .turn
             .meter
             .spend(cost::SEND + cost::bytes(2 * json.len()));
-        self.core.published.charge(json.len(), 1);
+        self.core.turn.published.charge(json.len(), 1);
         self.core.counters.snapshots_sent.add(1);
         match self.state.session.format() {
             Format::Json => self.send(Payload::new(OpCode::Text, json)),

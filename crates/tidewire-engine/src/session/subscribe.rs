@@ -2,7 +2,7 @@
 
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::jobs::{Announcement, Job, SubscriptionAnswer, SubscriptionJob};
+use crate::state::unfinished_jobs::{Announcement, Job, SubscriptionAnswer, SubscriptionJob};
 use crate::topics::filter::Filter;
 use crate::topics::name::Kind;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Session<'_> {
             let error = refusal(words, job.correlation_id);
             return self.reply(&error);
         }
-        self.state.jobs.push(Job::Subscription(Box::new(job)));
+        self.state.work.jobs.push(Job::Subscription(Box::new(job)));
     }
 
     /// Handles one topic of a request, or answers the request; returns the rest of the job.
@@ -52,15 +52,16 @@ impl Session<'_> {
             return None;
         };
         if job.action == Action::Unsubscribe {
-            self.core.meter.spend(cost::UNSUBSCRIBE);
+            self.core.turn.meter.spend(cost::UNSUBSCRIBE);
             self.leave_groups(Some(&topic));
             self.leave(&topic);
             job.answer.success_topics.push(topic);
             return Some(job);
         }
         self.core
+            .turn
             .meter
-            .spend(cost::CHECK + self.state.access.cost());
+            .spend(cost::CHECK + self.state.client.access.cost());
         if let Some(kind) = self.check_subscription(&topic, &mut job) {
             if job.renews && self.state.was_granted(&topic) {
                 // The application has decided about it, and nobody else is asked.
@@ -83,6 +84,7 @@ impl Session<'_> {
             self.check_again(&mut job);
         }
         self.core
+            .turn
             .meter
             .spend(job.allowed.len() as u64 * cost::SUBSCRIBE);
         for (topic, kind) in std::mem::take(&mut job.allowed) {
@@ -98,8 +100,8 @@ impl Session<'_> {
 
     /// Checks the topics against the rights of now, which may be others than those of the request.
     fn check_again(&mut self, job: &mut SubscriptionJob) {
-        let cost = cost::CHECK + self.state.access.cost();
-        self.core.meter.spend(job.allowed.len() as u64 * cost);
+        let cost = cost::CHECK + self.state.client.access.cost();
+        self.core.turn.meter.spend(job.allowed.len() as u64 * cost);
         job.by_token.clear();
         for (topic, _) in std::mem::take(&mut job.allowed) {
             if let Some(kind) = self.check_subscription(&topic, job) {
@@ -116,10 +118,10 @@ impl Session<'_> {
         let bytes = document.len() as u64;
         let filter = Filter::compile_text(&document).map_err(|error| {
             let cost = cost::FILTER_REFUSED + bytes * cost::FILTER_SOURCE_BYTE;
-            self.core.meter.spend(cost);
+            self.core.turn.meter.spend(cost);
             error.to_string()
         })?;
-        self.core.meter.spend(filter.compile_cost());
+        self.core.turn.meter.spend(filter.compile_cost());
         job.wanted.filter = Some(Arc::new(filter));
         Ok(())
     }
@@ -170,13 +172,15 @@ impl Session<'_> {
             }
         };
         let is_granted = job.renews && self.state.was_granted(topic);
-        if is_granted || self.state.access.may_subscribe(topic) || job.by_token.contains_key(topic)
+        if is_granted
+            || self.state.client.access.may_subscribe(topic)
+            || job.by_token.contains_key(topic)
         {
             return Some(kind);
         }
         // A queue group withholds publications from others, which no token of one topic allows.
         let token = job.tokens.get(topic).filter(|_| job.group.is_none());
-        let is_denied = self.state.access.denies_subscription(topic);
+        let is_denied = self.state.client.access.denies_subscription(topic);
         match token.filter(|_| !is_denied) {
             Some(token) => match self.check_topic_token(topic, token) {
                 Ok(ends_ms) => {
@@ -216,10 +220,10 @@ impl Session<'_> {
         // The last one pushed is the first one done.
         if !answer.entered.is_empty() {
             let announcement = Announcement::new(answer.entered, answer.presence, id);
-            self.state.jobs.push(Job::Announcement(announcement));
+            self.state.work.jobs.push(Job::Announcement(announcement));
         }
         for catch_up in answer.catch_ups.into_iter().rev() {
-            self.state.jobs.push(Job::CatchUp(Box::new(catch_up)));
+            self.state.work.jobs.push(Job::CatchUp(Box::new(catch_up)));
         }
     }
 }

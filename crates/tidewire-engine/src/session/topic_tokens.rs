@@ -28,7 +28,7 @@ impl Session<'_> {
                 tracing::info!(
                     connection = %self.state.key,
                     address = self.state.peer_address(self.io).map(tracing::field::display),
-                    user = self.state.user.as_deref(),
+                    user = self.state.client.user.as_deref(),
                     topic,
                     code = code.as_str(),
                     error = &**words,
@@ -50,6 +50,7 @@ impl Session<'_> {
         };
         let keys = verifier.keys() as u64;
         self.core
+            .turn
             .meter
             .spend(keys * cost::TOKEN + cost::bytes(token.len()));
         let now = self.io.now();
@@ -58,7 +59,7 @@ impl Session<'_> {
             TokenError::Expired => (ErrorCode::TokenExpired, EXPIRED.into()),
             error => (ErrorCode::TokenRefused, error.to_string().into()),
         })?;
-        if self.state.user.as_deref() != Some(&*claims.subject) {
+        if self.state.client.user.as_deref() != Some(&*claims.subject) {
             return refuse("the token is for another user");
         }
         if claims.topic != topic {
@@ -84,7 +85,7 @@ impl Session<'_> {
     pub(crate) fn is_allowed_by_token(&self, topic: &str) -> bool {
         let topics = self.state.topics.as_ref();
         topics.is_some_and(|topics| topics.by_token.contains(topic))
-            && !self.state.access.denies_subscription(topic)
+            && !self.state.client.access.denies_subscription(topic)
     }
 
     /// Ends the subscriptions whose tokens have expired, as a job.
@@ -98,6 +99,7 @@ impl Session<'_> {
             return;
         }
         self.core
+            .turn
             .meter
             .spend(topics.by_token.len() as u64 * cost::TOKEN_TOPIC);
         let topics = topics.by_token.take_ended(now_ms).into_iter();
@@ -115,11 +117,12 @@ impl Session<'_> {
             return None;
         };
         self.core
+            .turn
             .meter
-            .spend(cost::CHECK + self.state.access.cost());
+            .spend(cost::CHECK + self.state.client.access.cost());
         // The client may have shown another token meanwhile.
         if !self.may_stay(&topic) {
-            self.core.meter.spend(cost::UNSUBSCRIBE);
+            self.core.turn.meter.spend(cost::UNSUBSCRIBE);
             if self.leave(&topic) {
                 ends.ended.push(topic.to_string());
             }

@@ -2,9 +2,9 @@
 
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::backend::Waiting;
-use crate::state::calls::OpenCall;
 use crate::state::connect_request::{ConnectRequest, ConnectResponder};
+use crate::state::open_calls::OpenCall;
+use crate::state::pending_questions::Waiting;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tidewire_net::{ConnectionId, Io};

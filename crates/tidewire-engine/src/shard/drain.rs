@@ -25,7 +25,7 @@ impl<A: Application> EngineShard<A> {
             None => self.new_drain(io),
         };
         let now_ms = io.now().monotonic_ms;
-        let span_ms = self.core.shared.drain_span_ms.load(Ordering::Acquire);
+        let span_ms = self.core.shared.life.drain_span_ms.load(Ordering::Acquire);
         let due = drain.pace.due(span_ms, now_ms);
         while drain.left < due
             && let Some(connection) = self.connections.get(drain.index)

@@ -9,7 +9,7 @@ use crate::shard::delivery_budget::{Budget, DELIVERY_BYTES_PER_TURN, GATHERING_W
 use crate::shard::filtering::Filtered;
 use crate::state::connection::Connection;
 use crate::state::publishing::conflate_presence;
-use crate::state::topics::SessionTopics;
+use crate::state::session_topics::SessionTopics;
 use crate::topics::config::TopicLimits;
 use crate::topics::form::Form;
 use crate::topics::lag::{LagLimits, Next};
@@ -30,7 +30,7 @@ impl<A: Application> EngineShard<A> {
             let publications = self.core.topics.queue.len() - known;
             self.core.delivery_times.add(since, publications);
         }
-        self.core.published.start_turn();
+        self.core.turn.published.start_turn();
         let mut budget = Budget::default();
         while self.report_skipped(io, &mut budget) && self.flush_pending(io, &mut budget) {
             let outlet = &self.core.shared.hub.outlets[self.core.index as usize];
@@ -293,7 +293,7 @@ impl<A: Application> EngineShard<A> {
             for (index, id) in members.iter().enumerate() {
                 if budget.is_spent() {
                     return index;
-                } else if self.core.ended_sessions.contain(*id) {
+                } else if self.core.leaving.ended_sessions.contain(*id) {
                     continue;
                 }
                 budget.spend(cost::WRITE);
@@ -323,7 +323,7 @@ impl<A: Application> EngineShard<A> {
                 return index;
             }
             budget.spend(each);
-            if self.core.ended_sessions.contain(*id) {
+            if self.core.leaving.ended_sessions.contain(*id) {
                 continue;
             }
             let is_for_all = runs.iter().all(|run| run.is_for_all);

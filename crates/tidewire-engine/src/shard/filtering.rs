@@ -58,7 +58,7 @@ impl<A: Application> EngineShard<A> {
                 filtered.passed.push(item.clone());
             }
         }
-        self.core.meter.charge(payer, budget.spent() - before);
+        self.core.turn.meter.charge(payer, budget.spent() - before);
         filtered
     }
 
@@ -69,9 +69,9 @@ impl<A: Application> EngineShard<A> {
         let is_behind = self.core.topics.is_behind;
         from.iter().chain(before).find_map(|id| {
             let connection = self.connections.get(id.index())?.as_ref()?;
-            let owner = connection.state.owner;
+            let owner = connection.state.limits.owner;
             budget.spend(cost::OWNER);
-            let may_pay = !(is_behind && self.core.meter.waits_for_second(owner));
+            let may_pay = !(is_behind && self.core.turn.meter.waits_for_second(owner));
             (connection.state.key.id == *id && may_pay).then_some(owner)
         })
     }
@@ -85,7 +85,7 @@ impl<A: Application> EngineShard<A> {
         let Some(missed) = Missed::of(items, &topic) else {
             return;
         };
-        let second = self.core.meter.second();
+        let second = self.core.turn.meter.second();
         budget.spend(members.len() as u64 * cost::SKIP);
         for id in members {
             let skipped = &mut self.core.topics.skipped;
@@ -98,7 +98,12 @@ impl<A: Application> EngineShard<A> {
     /// Reports the gaps of the second before; whether all of them are reported, so that what
     /// follows them may be delivered.
     pub(crate) fn report_skipped(&mut self, io: &mut Io, budget: &mut Budget) -> bool {
-        if !self.core.topics.skipped.is_due(self.core.meter.second()) {
+        if !self
+            .core
+            .topics
+            .skipped
+            .is_due(self.core.turn.meter.second())
+        {
             return true;
         }
         while !budget.is_spent() {

@@ -57,7 +57,8 @@ impl<A: Application> EngineShard<A> {
         let rest = &data[header_bytes..];
         let connection = self.connection(id);
         // Its request was read, and is read again once there is a decision.
-        let is_asked = connection.is_some_and(|connection| connection.state.question.is_some());
+        let is_asked =
+            connection.is_some_and(|connection| connection.state.work.question.is_some());
         if rest.is_empty() || !is_asked && !self.pending.is_admitted(id) {
             return header_bytes;
         }

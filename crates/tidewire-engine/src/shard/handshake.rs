@@ -10,14 +10,14 @@ use crate::limits::lines::LineKind;
 use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::session::application::Application;
 use crate::session::reply::write_message;
-use crate::shard::backend::Admission;
+use crate::shard::backend_answers::Admission;
 use crate::shard::refusal::write_refusal;
 use crate::shard::{EngineShard, micros_of};
 use crate::state::adoption::ConnectDecision;
-use crate::state::backend::BackendAnswer;
 use crate::state::connection::{Connection, ConnectionState};
 use crate::state::core::Core;
 use crate::state::layers::{self, Layers};
+use crate::state::pending_questions::BackendAnswer;
 use crate::topics::access::{Access, AccessRules, InvalidRules};
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -85,7 +85,11 @@ impl Newcomer {
     /// The client of a connection, with the decision that the application has handed over.
     fn of(state: &mut ConnectionState, io: &Io, listens_locally: bool, app_decides: bool) -> Self {
         let address = state.peer_address(io);
-        let by_proxy = state.forwarded.as_ref().map(|client| client.by_proxy);
+        let by_proxy = state
+            .client
+            .forwarded
+            .as_ref()
+            .map(|client| client.by_proxy);
         let adopted = state.adopted();
         Self {
             address,
@@ -138,7 +142,11 @@ impl<A: Application> EngineShard<A> {
         if state.awaits_backend() {
             return 0;
         }
-        let mut answer = state.question.take().and_then(|question| question.answer);
+        let mut answer = state
+            .work
+            .question
+            .take()
+            .and_then(|question| question.answer);
         let decision = answer.take_if(|answer| matches!(answer, BackendAnswer::Decision(..)));
         if let Some(BackendAnswer::Decision(decision, ticket)) = decision {
             state.decide(decision, ticket, listens_locally);
@@ -202,7 +210,7 @@ impl<A: Application> EngineShard<A> {
     pub(crate) fn reject(&mut self, io: &mut Io, id: ConnectionId) {
         self.core.counters.handshakes_failed.add(1);
         if let Some(Some(connection)) = self.connections.get_mut(id.index()) {
-            connection.state.ended = Some(CloseReason::ByUs(CloseCode::POLICY_VIOLATION));
+            connection.state.ending.ended = Some(CloseReason::ByUs(CloseCode::POLICY_VIOLATION));
         }
         io.close(id);
     }
@@ -252,16 +260,16 @@ impl<A: Application> EngineShard<A> {
         state.layers = Layers::new(deflate, is_v1 && session.compression());
         state.session = session;
         state.control = Some(Control::default());
-        state.access = guest.access;
-        state.access_is_set = guest.access_is_set;
-        state.user = user.as_deref().map(Arc::from);
-        state.expiry = guest
+        state.client.access = guest.access;
+        state.client.access_is_set = guest.access_is_set;
+        state.client.user = user.as_deref().map(Arc::from);
+        state.client.expiry = guest
             .expires_at_s
             .and_then(|expires_at_s| self.core.expiry_at(expires_at_s, now));
         io.set_timer(id, state.due_ms(&self.core.setup.profile));
         let address = state.peer_address(io).map(|address| address.ip());
-        state.owner = self.core.shared.owners.of(user.as_deref(), address);
-        if let Some(user) = &state.user {
+        state.limits.owner = self.core.shared.charges.owners.of(user.as_deref(), address);
+        if let Some(user) = &state.client.user {
             self.core.users.add(user, id);
             self.core.shared.hub.add_user(user);
         }

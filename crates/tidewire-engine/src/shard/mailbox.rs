@@ -3,7 +3,7 @@
 use crate::model::Outgoing;
 use crate::shard::view::Question;
 use crate::state::adoption::Adoption;
-use crate::state::calls::PostedCall;
+use crate::state::open_calls::PostedCall;
 use crate::topics::access::AccessRules;
 use std::sync::Arc;
 use tidewire_net::ConnectionId;

@@ -1,8 +1,9 @@
 //! One shard of the server: the connections of one event loop.
 
 mod adopting;
-mod backend;
-mod calls;
+mod backend_answers;
+mod broker_answers;
+mod call_ends;
 mod connect_request;
 pub(crate) mod containment;
 mod delivery_budget;
@@ -11,17 +12,16 @@ mod fan_out;
 mod filtering;
 mod forwarding;
 mod handshake;
-pub(crate) mod health;
-mod jobs;
+mod handshake_span;
 pub(crate) mod mailbox;
-mod operations;
 mod pending_handshakes;
+pub(crate) mod recovery;
 mod refusal;
 mod session_changes;
-mod trace;
 mod turn;
 mod unfinished;
 pub(crate) mod view;
+mod waiting_jobs;
 
 use crate::clock::wire_now;
 use crate::config::backend::BackendEvent;
@@ -40,9 +40,11 @@ use crate::shard::mailbox::Mail;
 use crate::shard::session_changes::Changes;
 use crate::shard::view::View;
 use crate::state::adoption::Forwarded;
-use crate::state::connection::{Connection, ConnectionState, Pauses, Phase};
+use crate::state::connection::{
+    ClientIdentity, Connection, ConnectionLimits, ConnectionState, Ending, OpenWork, Pauses, Phase,
+};
 use crate::state::core::Core;
-use crate::state::jobs::{JobProgress, Jobs};
+use crate::state::unfinished_jobs::{JobProgress, Jobs};
 use crate::topics::access::Access;
 use crate::topics::local::Slot;
 use crate::topics::member::MEMBER_INDEX_MAX;
@@ -146,7 +148,7 @@ impl<A: Application> EngineShard<A> {
         };
         let mut input = Input::new(data);
         let mut progress = JobProgress::Done;
-        inbound.session.core.meter.start();
+        inbound.session.core.turn.meter.start();
         while inbound.session.state.phase() != Phase::Over {
             match reader.read(&mut input) {
                 Ok(Some(event)) => inbound.receive(event),
@@ -157,7 +159,7 @@ impl<A: Application> EngineShard<A> {
                 }
             }
             inbound.session.close_if_asked();
-            if !inbound.session.state.jobs.is_empty() {
+            if !inbound.session.state.work.jobs.is_empty() {
                 progress = inbound.work();
                 if progress != JobProgress::Done {
                     break;
@@ -168,14 +170,14 @@ impl<A: Application> EngineShard<A> {
                 progress = JobProgress::Broker;
                 break;
             }
-            if core.meter.is_spent() || core.published.is_spent() {
-                state.pauses.turn = true;
+            if core.turn.meter.is_spent() || core.turn.published.is_spent() {
+                state.limits.pauses.turn = true;
                 io.pause_reading(id);
                 self.yielding.push(id);
                 break;
             }
-            if std::mem::take(&mut core.backlog_is_full) {
-                state.pauses.backlog = true;
+            if std::mem::take(&mut core.turn.backlog_is_full) {
+                state.limits.pauses.backlog = true;
                 core.counters.backlog_pauses.add(1);
                 io.pause_reading(id);
                 self.backlogged.push(id);
@@ -189,7 +191,7 @@ impl<A: Application> EngineShard<A> {
             input.consumed()
         };
         let is_unfinished = reader.unfinished_bytes() >= UNCHARGED_BYTES
-            || inbound.session.state.unfinished.is_some();
+            || inbound.session.state.limits.unfinished.is_some();
         drop(inbound);
         if is_unfinished {
             self.charge_unfinished(id);
@@ -210,33 +212,41 @@ impl<A: Application> EngineShard<A> {
         let state = ConnectionState {
             key: ConnectionKey::new(self.core.shared.hub.server, self.core.index, id),
             control: None,
-            close_code: None,
+            ending: Ending {
+                close_code: None,
+                close: None,
+                ended: None,
+            },
             session: ServerSession::new(Format::Json, false, now),
-            bucket: TokenBucket::new(&self.core.setup.rate_limit, now.monotonic_ms),
-            pauses: Pauses::default(),
-            refusals: None,
-            owner: OwnerId::SERVER,
-            jobs: Jobs::default(),
-            user: None,
-            expiry: None,
-            forwarded,
+            limits: ConnectionLimits {
+                bucket: TokenBucket::new(&self.core.setup.rate_limit, now.monotonic_ms),
+                pauses: Pauses::default(),
+                refusals: None,
+                owner: OwnerId::SERVER,
+                error_budget: None,
+                unfinished: None,
+            },
+            work: OpenWork {
+                jobs: Jobs::default(),
+                calls: None,
+                operations: None,
+                question: None,
+            },
+            client: ClientIdentity {
+                user: None,
+                expiry: None,
+                forwarded,
+                access: Access::bind(&self.core.setup.access, None),
+                access_is_set: false,
+            },
             awaits_proxy_header: false,
             accepted_us: micros_of(io),
-            access: Access::bind(&self.core.setup.access, None),
-            access_is_set: false,
             is_told_away: false,
             topics: None,
-            calls: None,
-            operations: None,
-            question: None,
             trace: None,
             producer: self.core.shared.producers.new_session(),
-            error_budget: None,
             layers: None,
             unannounced: None,
-            close: None,
-            ended: None,
-            unfinished: None,
         };
         let reader = MessageReader::new(Role::Server, limits.message_bytes_max);
         io.set_timer(
@@ -330,13 +340,13 @@ impl<A: Application> EngineShard<A> {
             app: &mut self.app,
             tally: Tally::default(),
         };
-        inbound.session.core.meter.start();
+        inbound.session.core.turn.meter.start();
         act(&mut inbound);
         let session = &mut inbound.session;
         session.close_if_asked();
-        session.core.meter.settle(session.state.owner);
+        session.core.turn.meter.settle(session.state.limits.owner);
         drop(inbound);
-        if !connection.state.jobs.is_empty() && connection.state.pauses.are_over() {
+        if !connection.state.work.jobs.is_empty() && connection.state.limits.pauses.are_over() {
             self.suspend(io, id, JobProgress::Yield);
         }
     }
@@ -347,7 +357,7 @@ impl<A: Application> EngineShard<A> {
             let Some(connection) = self.connection(id) else {
                 continue;
             };
-            end(&mut connection.state.pauses);
+            end(&mut connection.state.limits.pauses);
             self.go_on(io, id);
         }
     }
@@ -385,7 +395,7 @@ impl<A: Application> Handler for EngineShard<A> {
         session.end_question();
         session.close_producer();
         session.release_unfinished();
-        if let Some(user) = &connection.state.user {
+        if let Some(user) = &connection.state.client.user {
             self.core.users.remove(user, id);
             self.core.shared.hub.remove_user(user);
         }
@@ -399,19 +409,19 @@ impl<A: Application> Handler for EngineShard<A> {
             _ => {}
         }
         if !connection.is_session() {
-            if connection.state.ended.is_none() {
+            if connection.state.ending.ended.is_none() {
                 counters.handshakes_failed.add(1);
             }
             return self.end_pending(io, id);
         }
-        match connection.state.ended {
+        match connection.state.ending.ended {
             Some(CloseReason::ByUs(_)) => counters.sessions_closed_by_server.add(1),
             Some(CloseReason::ByPeer(_)) => counters.sessions_closed_by_peer.add(1),
             Some(CloseReason::Lost) | None => counters.sessions_lost.add(1),
         }
         counters.connections_open.sub(1);
         self.core.shared.sessions.fetch_sub(1, Ordering::AcqRel);
-        let reason = connection.state.ended.unwrap_or(CloseReason::Lost);
+        let reason = connection.state.ending.ended.unwrap_or(CloseReason::Lost);
         let mut session = Session {
             io,
             core: &mut self.core,
@@ -423,7 +433,7 @@ impl<A: Application> Handler for EngineShard<A> {
         tracing::debug!(
             connection = %connection.state.key,
             address = connection.state.last_address(io).map(tracing::field::display),
-            user = connection.state.user.as_deref(),
+            user = connection.state.client.user.as_deref(),
             ?reason,
             "a session ends",
         );
@@ -437,7 +447,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.core.refresh();
         self.with_session(io, id, |session| session.handle_timer());
         let connection = self.connection(id);
-        if connection.is_some_and(|connection| !connection.state.jobs.is_empty()) {
+        if connection.is_some_and(|connection| !connection.state.work.jobs.is_empty()) {
             // The time of subscriptions is over, if nothing else waits.
             self.go_on(io, id);
         }
@@ -451,8 +461,8 @@ impl<A: Application> Handler for EngineShard<A> {
         };
         // A peer that accepts the bytes that waited for it is alive, though it could not be read.
         connection.state.session.handle_heard(now_ms);
-        connection.state.pauses.outbox_bytes_seen = 0;
-        if std::mem::take(&mut connection.state.pauses.outbox) {
+        connection.state.limits.pauses.outbox_bytes_seen = 0;
+        if std::mem::take(&mut connection.state.limits.pauses.outbox) {
             self.go_on(io, id);
         }
         self.send_waiting(io, id);
@@ -512,7 +522,7 @@ impl<A: Application> Handler for EngineShard<A> {
             if connection.state.phase() == Phase::Opening {
                 return true;
             }
-            connection.state.pauses.application = true;
+            connection.state.limits.pauses.application = true;
             self.waiting.push(id);
             self.core.counters.queue_full_pauses.add(1);
         }
@@ -557,7 +567,7 @@ impl Core {
             tracing::info!(
                 connection = %state.key,
                 address = address.map(tracing::field::display),
-                user = state.user.as_deref(),
+                user = state.client.user.as_deref(),
                 queued_bytes_over = self.setup.config.limits.outbox_bytes_max,
                 "a connection ends because its peer does not read what waits for it",
             );

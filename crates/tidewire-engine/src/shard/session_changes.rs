@@ -24,7 +24,7 @@ impl<A: Application> EngineShard<A> {
                 return;
             };
             self.with_session(io, id, |session| session.check_rights());
-            if self.core.meter.is_turn_over() {
+            if self.core.turn.meter.is_turn_over() {
                 return;
             }
         }
@@ -55,7 +55,9 @@ impl<A: Application> EngineShard<A> {
         while let Some(mut waiting) = self.changes.waiting.pop_front() {
             // So that what waits stays bounded.
             let has_room = self.changes.waiting.len() < WAITING_CHANGES_MAX;
-            while !has_room || (self.changes.left_in_turn > 0 && !self.core.meter.is_turn_over()) {
+            while !has_room
+                || (self.changes.left_in_turn > 0 && !self.core.turn.meter.is_turn_over())
+            {
                 let Some(id) = waiting.sessions.next() else {
                     break;
                 };
@@ -110,7 +112,7 @@ impl WaitingChange {
                 session.unsubscribe_for(topic);
             }
             ChangeKind::Access(rules) => {
-                session.state.access_is_set = true;
+                session.state.client.access_is_set = true;
                 session.set_access(rules);
             }
             ChangeKind::End(code, reason) => {

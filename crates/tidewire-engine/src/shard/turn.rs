@@ -106,13 +106,13 @@ steps! {
     // A publication for the shard wakes it.
     stall: |shard, io| shard.return_from_stall(io), |_| Wake::Idle;
     unfinished: |shard, io| shard.end_unfinished(io), |shard| {
-        Wake::now_if(shard.core.shared.unfinished.is_due(shard.core.index as usize))
+        Wake::now_if(shard.core.shared.charges.unfinished.is_due(shard.core.index as usize))
     };
     leaving: |shard, _| shard.core.let_leave(), |shard| {
-        Wake::now_if(!shard.core.ended_sessions.is_empty())
+        Wake::now_if(!shard.core.leaving.ended_sessions.is_empty())
     };
     departures: |shard, io| shard.core.tell_departures(wire_now(io)), |shard| {
-        Wake::soon_if(!shard.core.departures.is_empty())
+        Wake::soon_if(!shard.core.leaving.departures.is_empty())
     };
     drained: |shard, io| shard.send_waiting_on(io), |shard| {
         Wake::now_if(!shard.core.topics.drained.is_empty())
@@ -135,7 +135,7 @@ impl<A: Application> EngineShard<A> {
     }
 
     fn take_up_jobs(&mut self, io: &mut Io) {
-        self.core.meter.start_jobs();
+        self.core.turn.meter.start_jobs();
         self.work_on(io);
     }
 
@@ -162,11 +162,11 @@ impl<A: Application> EngineShard<A> {
 
     /// The work of the turn that ends here.
     fn count_turn(&mut self, io: &mut Io) {
-        self.core.meter.start_turn(io.now().monotonic_ms);
+        self.core.turn.meter.start_turn(io.now().monotonic_ms);
         self.changes.start_turn();
         let counters = &self.core.counters;
-        let peaks = self.core.meter.peaks();
-        counters.work_us.set(self.core.meter.total() / 1_000);
+        let peaks = self.core.turn.meter.peaks();
+        counters.work_us.set(self.core.turn.meter.total() / 1_000);
         counters.work_peak_us.set(peaks.connection / 1_000);
         counters.owner_work_peak_us.set(peaks.owner / 1_000);
         counters.shard_work_peak_us.set(peaks.shard / 1_000);

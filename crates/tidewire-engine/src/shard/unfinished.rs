@@ -22,17 +22,22 @@ impl<A: Application> EngineShard<A> {
         }
         let place = (self.core.index, id);
         let bytes = reader.unfinished_bytes();
-        let unfinished = &self.core.shared.unfinished;
-        unfinished.charge(&mut state.unfinished, state.owner, place, bytes);
+        let unfinished = &self.core.shared.charges.unfinished;
+        unfinished.charge(
+            &mut state.limits.unfinished,
+            state.limits.owner,
+            place,
+            bytes,
+        );
     }
 
     /// Ends the connections whose messages have to make room.
     pub(crate) fn end_unfinished(&mut self, io: &mut Io) {
         let shard = self.core.index as usize;
-        if !self.core.shared.unfinished.is_due(shard) {
+        if !self.core.shared.charges.unfinished.is_due(shard) {
             return;
         }
-        for evicted in self.core.shared.unfinished.take_evicted(shard) {
+        for evicted in self.core.shared.charges.unfinished.take_evicted(shard) {
             self.lose_message(io, evicted);
         }
     }
@@ -42,20 +47,20 @@ impl<A: Application> EngineShard<A> {
         let Some(connection) = self.connection(id) else {
             return;
         };
-        let charge = connection.state.unfinished.as_ref();
+        let charge = connection.state.limits.unfinished.as_ref();
         if !charge.is_some_and(|charge| charge.is(evicted)) {
             return;
         }
         let bytes = connection.reader.unfinished_bytes();
         connection.reader.discard();
-        connection.state.unfinished = None;
+        connection.state.limits.unfinished = None;
         self.core.counters.messages_unfinished_evicted.add(1);
         self.with_session(io, id, |session| {
             if session.permits_line(LineKind::UnfinishedMessage) {
                 tracing::info!(
                     connection = %session.state.key,
                     address = session.state.peer_address(session.io).map(tracing::field::display),
-                    user = session.state.user.as_deref(),
+                    user = session.state.client.user.as_deref(),
                     bytes,
                     "a connection ends because too many unfinished messages wait for their rest",
                 );
@@ -71,7 +76,7 @@ impl<A: Application> EngineShard<A> {
 impl Session<'_> {
     /// Releases the charge for the unfinished message of a connection that is gone.
     pub(crate) fn release_unfinished(&mut self) {
-        let charge = self.state.unfinished.take();
-        self.core.shared.unfinished.release(charge);
+        let charge = self.state.limits.unfinished.take();
+        self.core.shared.charges.unfinished.release(charge);
     }
 }

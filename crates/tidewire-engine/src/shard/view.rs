@@ -183,7 +183,7 @@ impl View<'_> {
         ConnectionInfo {
             connection: state.key,
             id: id.map(|id| id.to_string()),
-            user: state.user.as_deref().map(str::to_owned),
+            user: state.client.user.as_deref().map(str::to_owned),
             address: state
                 .peer_address(self.io)
                 .map(|address| address.to_string()),

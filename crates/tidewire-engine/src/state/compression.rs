@@ -15,7 +15,7 @@ impl Core {
         payload: Payload<'_>,
         buffer: &mut Vec<u8>,
     ) -> usize {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.codec.scratch);
         let deflated: &[u8] = match payload.publication {
             Some(publication) => {
                 layer.skip();
@@ -27,7 +27,12 @@ impl Core {
             None => {
                 self.counters.messages_compressed.add(1);
                 let level = self.setup.config.compression.level;
-                layer.compress(&mut self.deflate, level, &payload.joined(), &mut scratch);
+                layer.compress(
+                    &mut self.codec.deflate,
+                    level,
+                    &payload.joined(),
+                    &mut scratch,
+                );
                 &scratch
             }
         };
@@ -38,7 +43,7 @@ impl Core {
             layer.skip();
             payload.write_frame(buffer)
         };
-        self.scratch = emptied(scratch);
+        self.codec.scratch = emptied(scratch);
         sent_bytes
     }
 
@@ -47,7 +52,8 @@ impl Core {
     pub(crate) fn compress_alone(&mut self, window_bits: u8, payload: &[u8], out: &mut Vec<u8>) {
         self.counters.messages_compressed.add(1);
         let level = self.setup.config.compression.level;
-        self.deflate
+        self.codec
+            .deflate
             .compressor(level, window_bits)
             .compress(payload, out);
     }
@@ -59,7 +65,7 @@ impl Core {
         payload: Payload<'_>,
         write: impl FnOnce(Payload<'_>) -> T,
     ) -> T {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.codec.scratch);
         let zlib: &[u8] = match payload.publication {
             Some(publication) => publication.zlib(|zlib| self.write_zlib_form(payload, zlib)),
             None => {
@@ -72,7 +78,7 @@ impl Core {
         } else {
             write(payload)
         };
-        self.scratch = emptied(scratch);
+        self.codec.scratch = emptied(scratch);
         result
     }
 
@@ -80,7 +86,8 @@ impl Core {
         self.counters.messages_compressed.add(1);
         let level = self.setup.config.compression.level;
         out.extend_from_slice(ZLIB_PREFIX);
-        self.deflater
+        self.codec
+            .deflater
             .get_or_insert_with(|| Deflater::new(level))
             .deflate(&payload.joined(), out);
     }

@@ -3,7 +3,7 @@
 use crate::model::ConnectionKey;
 use crate::model::adoption::AdoptionTicket;
 use crate::state::adoption::ConnectDecision;
-use crate::state::backend::{BackendAnswer, QuestionInbox};
+use crate::state::pending_questions::{BackendAnswer, QuestionInbox};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;

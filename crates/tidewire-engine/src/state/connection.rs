@@ -7,14 +7,14 @@ use crate::limits::unfinished::Charge;
 use crate::model::adoption::AdoptionTicket;
 use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::state::adoption::{Adopted, ConnectDecision, Forwarded};
-use crate::state::backend::{BackendAnswer, Question};
-use crate::state::calls::SessionCalls;
+use crate::state::broker_operations::SessionOperations;
 use crate::state::expiry::Expiry;
-use crate::state::jobs::Jobs;
 use crate::state::layers::{EncryptionLayer, Layers};
-use crate::state::operations::SessionOperations;
+use crate::state::open_calls::SessionCalls;
+use crate::state::pending_questions::{BackendAnswer, Question};
 use crate::state::producers::SessionProducer;
-use crate::state::topics::{Holder, SessionTopics};
+use crate::state::session_topics::{Holder, SessionTopics};
+use crate::state::unfinished_jobs::Jobs;
 use crate::topics::access::Access;
 use crate::trace::ConnectionTrace;
 use std::net::SocketAddr;
@@ -38,58 +38,86 @@ pub(crate) struct ConnectionState {
     pub(crate) key: ConnectionKey,
     /// Answers control frames and closes; `None` until the opening handshake is finished.
     pub(crate) control: Option<Control>,
-    /// The code of our close frame, once it was sent.
-    pub(crate) close_code: Option<CloseCode>,
+    /// How it ends.
+    pub(crate) ending: Ending,
     /// The protocol's own state; without version 1, only its idle clock is used.
     pub(crate) session: ServerSession,
+    /// What it is limited by and charged for.
+    pub(crate) limits: ConnectionLimits,
+    /// What its messages have asked for.
+    pub(crate) work: OpenWork,
+    /// Who its client is.
+    pub(crate) client: ClientIdentity,
+    /// Its source is a trusted proxy, whose header may precede all other data.
+    pub(crate) awaits_proxy_header: bool,
+    /// When it was accepted, in microseconds of the shard's time, modulo 2^32: some 71 minutes.
+    pub(crate) accepted_us: u32,
+    /// The client knows that the broker is away.
+    pub(crate) is_told_away: bool,
+    /// Its topics, once it has some.
+    pub(crate) topics: Option<Box<SessionTopics>>,
+    /// The trace that its spans belong to, if it is traced.
+    pub(crate) trace: Option<Box<ConnectionTrace>>,
+    /// The state that distinguishes its repeated messages from new ones, if that is needed.
+    pub(crate) producer: Option<Box<SessionProducer>>,
+    /// The layers between its messages and its frames, if any.
+    pub(crate) layers: Option<Box<Layers>>,
+    /// The peer that the application is notified of when the session is encrypted, if it must be.
+    pub(crate) unannounced: Option<Box<Unannounced>>,
+}
+
+/// How a connection ends.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    /// The code of our close frame, once it was sent.
+    pub(crate) close_code: Option<CloseCode>,
+    /// Set while a message is handled, if the session is to end after it.
+    pub(crate) close: Option<Box<(CloseCode, &'static str)>>,
+    /// How the session ended, once it has.
+    pub(crate) ended: Option<CloseReason>,
+}
+
+/// What a connection is limited by and charged for.
+#[derive(Debug)]
+pub(crate) struct ConnectionLimits {
     pub(crate) bucket: TokenBucket,
     pub(crate) pauses: Pauses,
     /// The refusals of the rate limit, once there are some.
     pub(crate) refusals: Option<Box<Refusals>>,
     /// The owner that its work and its memory are charged to.
     pub(crate) owner: OwnerId,
+    /// Its errors, once there are some.
+    pub(crate) error_budget: Option<Box<ErrorBudget>>,
+    /// The charge for a message that has begun and not ended.
+    pub(crate) unfinished: Option<Box<Charge>>,
+}
+
+/// What the messages of a connection have asked for and what is not done.
+#[derive(Debug)]
+pub(crate) struct OpenWork {
     /// The jobs that its messages have requested and that are not done.
     pub(crate) jobs: Jobs,
-    /// The `sub` claim of its token.
-    pub(crate) user: Option<Arc<str>>,
-    /// When it ends with its token, if it does.
-    pub(crate) expiry: Option<Box<Expiry>>,
-    /// The client, if a proxy or the application has handed the connection over.
-    pub(crate) forwarded: Option<Box<Forwarded>>,
-    /// Its source is a trusted proxy, whose header may precede all other data.
-    pub(crate) awaits_proxy_header: bool,
-    /// When it was accepted, in microseconds of the shard's time, modulo 2^32: some 71 minutes.
-    pub(crate) accepted_us: u32,
-    /// Which topics it may have.
-    pub(crate) access: Access,
-    /// The application has decided that; a new token changes nothing of it.
-    pub(crate) access_is_set: bool,
-    /// The client knows that the broker is away.
-    pub(crate) is_told_away: bool,
-    /// Its topics, once it has some.
-    pub(crate) topics: Option<Box<SessionTopics>>,
     /// Its open calls, once it has had some.
     pub(crate) calls: Option<Box<SessionCalls>>,
     /// The open questions to the broker, once there was one.
     pub(crate) operations: Option<Box<SessionOperations>>,
     /// The question to the backend, until the answer is used.
     pub(crate) question: Option<Box<Question>>,
-    /// The trace that its spans belong to, if it is traced.
-    pub(crate) trace: Option<Box<ConnectionTrace>>,
-    /// The state that distinguishes its repeated messages from new ones, if that is needed.
-    pub(crate) producer: Option<Box<SessionProducer>>,
-    /// Its errors, once there are some.
-    pub(crate) error_budget: Option<Box<ErrorBudget>>,
-    /// The layers between its messages and its frames, if any.
-    pub(crate) layers: Option<Box<Layers>>,
-    /// The peer that the application is notified of when the session is encrypted, if it must be.
-    pub(crate) unannounced: Option<Box<Unannounced>>,
-    /// Set while a message is handled, if the session is to end after it.
-    pub(crate) close: Option<Box<(CloseCode, &'static str)>>,
-    /// How the session ended, once it has.
-    pub(crate) ended: Option<CloseReason>,
-    /// The charge for a message that has begun and not ended.
-    pub(crate) unfinished: Option<Box<Charge>>,
+}
+
+/// Who the client of a connection is, and what it may do.
+#[derive(Debug)]
+pub(crate) struct ClientIdentity {
+    /// The `sub` claim of its token.
+    pub(crate) user: Option<Arc<str>>,
+    /// When it ends with its token, if it does.
+    pub(crate) expiry: Option<Box<Expiry>>,
+    /// The client, if a proxy or the application has handed the connection over.
+    pub(crate) forwarded: Option<Box<Forwarded>>,
+    /// Which topics it may have.
+    pub(crate) access: Access,
+    /// The application has decided that; a new token changes nothing of it.
+    pub(crate) access_is_set: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +185,8 @@ impl Refusals {
 impl ConnectionState {
     /// Whether so much of it had to be refused that it is being closed.
     pub(crate) fn is_refused(&self) -> bool {
-        self.error_budget
+        self.limits
+            .error_budget
             .as_ref()
             .is_some_and(|budget| budget.is_exhausted())
     }
@@ -165,10 +194,10 @@ impl ConnectionState {
     /// When its timer has something to do next while it is open, on the monotonic clock.
     pub(crate) fn due_ms(&self, profile: &ServerProfile) -> u64 {
         let encryption_ms = self.unannounced.as_ref().map(|session| session.until_ms);
-        let expiry_ms = self.expiry.as_ref().map(|expiry| expiry.due_ms());
+        let expiry_ms = self.client.expiry.as_ref().map(|expiry| expiry.due_ms());
         let topics = self.topics.as_ref();
         let tokens_ms = topics.and_then(|topics| topics.by_token.due_ms());
-        let refusals_ms = self.refusals.as_deref().and_then(Refusals::due_ms);
+        let refusals_ms = self.limits.refusals.as_deref().and_then(Refusals::due_ms);
         [encryption_ms, expiry_ms, tokens_ms, refusals_ms]
             .into_iter()
             .flatten()
@@ -184,7 +213,7 @@ impl ConnectionState {
     pub(crate) fn holder(&self) -> Holder {
         Holder {
             key: self.key,
-            owner: self.owner,
+            owner: self.limits.owner,
         }
     }
 
@@ -195,7 +224,7 @@ impl ConnectionState {
             None => Phase::Opening,
             Some(websocket::ConnectionState::Open) => Phase::Open,
             Some(websocket::ConnectionState::Closing) => {
-                Phase::Closing(self.close_code.unwrap_or(CloseCode::NORMAL))
+                Phase::Closing(self.ending.close_code.unwrap_or(CloseCode::NORMAL))
             }
             Some(websocket::ConnectionState::Closed) => Phase::Over,
         }
@@ -204,14 +233,14 @@ impl ConnectionState {
     /// Whether the broker or the backend has to answer before more is read of it.
     #[inline]
     pub(crate) fn awaits_broker(&self) -> bool {
-        let operations = self.operations.as_ref();
+        let operations = self.work.operations.as_ref();
         operations.is_some_and(|operations| operations.is_full()) || self.awaits_backend()
     }
 
     /// Whether the backend has to answer first.
     #[inline]
     pub(crate) fn awaits_backend(&self) -> bool {
-        let question = self.question.as_ref();
+        let question = self.work.question.as_ref();
         question.is_some_and(|question| question.answer.is_none())
     }
 
@@ -219,7 +248,7 @@ impl ConnectionState {
     pub(crate) fn take_answer(&mut self, number: u64) -> Option<BackendAnswer> {
         let is_it =
             |question: &mut Box<Question>| question.number == number && question.answer.is_some();
-        self.question.take_if(is_it)?.answer
+        self.work.question.take_if(is_it)?.answer
     }
 
     /// Whether messages go both ways.
@@ -259,12 +288,12 @@ impl ConnectionState {
 
     /// The address of the client, if that is not the other end of the TCP connection.
     pub(crate) fn forwarded_address(&self) -> Option<SocketAddr> {
-        self.forwarded.as_ref()?.address
+        self.client.forwarded.as_ref()?.address
     }
 
     /// Notes for whom a trusted proxy has opened the connection.
     pub(crate) fn set_forwarded(&mut self, client: SocketAddr) {
-        let forwarded = self.forwarded.get_or_insert_default();
+        let forwarded = self.client.forwarded.get_or_insert_default();
         forwarded.address = Some(client);
         forwarded.by_proxy = true;
     }
@@ -281,12 +310,12 @@ impl ConnectionState {
             is_local,
             decision,
         };
-        self.forwarded.get_or_insert_default().adopted = Some(adopted);
+        self.client.forwarded.get_or_insert_default().adopted = Some(adopted);
     }
 
     /// The hand-over by the application, if there was one.
     pub(crate) fn adopted(&mut self) -> Option<&mut Adopted> {
-        self.forwarded.as_mut()?.adopted.as_mut()
+        self.client.forwarded.as_mut()?.adopted.as_mut()
     }
 
     /// The same of a connection that ends, if the operating system still knows it.

@@ -4,13 +4,13 @@ use crate::counters::Counters;
 use crate::limits::published::Published;
 use crate::limits::work::Meter;
 use crate::live::Reader;
-use crate::state::backend::Questions;
-use crate::state::calls::ShardCalls;
+use crate::state::broker_operations::Operations;
 use crate::state::delivery_times::DeliveryTimes;
 use crate::state::layers::SharedDeflate;
-use crate::state::operations::Operations;
+use crate::state::open_calls::ShardCalls;
+use crate::state::pending_questions::Questions;
+use crate::state::session_topics::{Departure, EndedSessions};
 use crate::state::shared::{Setup, Shared};
-use crate::state::topics::{Departure, EndedSessions};
 use crate::topics::local::LocalTopics;
 use crate::topics::rates::TopicRates;
 use crate::topics::users::Users;
@@ -30,16 +30,8 @@ pub(crate) struct Core {
     pub(crate) setup: Reader<Setup>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) rng: StdRng,
-    pub(crate) inflater: Inflater,
-    /// Where a message is inflated, and empty as the next two are: see [`emptied`].
-    pub(crate) inflated: Vec<u8>,
-    /// Where a message is decrypted.
-    pub(crate) decrypted: Vec<u8>,
-    /// Made when a message is first sent as `C:`.
-    pub(crate) deflater: Option<Deflater>,
-    pub(crate) deflate: SharedDeflate,
-    /// Where a message is compressed.
-    pub(crate) scratch: Vec<u8>,
+    /// Working memory of the layers between messages and frames.
+    pub(crate) codec: Codec,
     pub(crate) draining: bool,
     pub(crate) topics: LocalTopics,
     pub(crate) delivery_times: DeliveryTimes,
@@ -50,12 +42,41 @@ pub(crate) struct Core {
     pub(crate) marks: TopicRates,
     /// Sessions whose rights are being checked.
     pub(crate) rights_checks: VecDeque<ConnectionId>,
-    /// A job has to wait for the clock.
-    pub(crate) work_waits: bool,
+    /// What this turn has done.
+    pub(crate) turn: Turn,
+    /// The sessions that have ended.
+    pub(crate) leaving: Leaving,
+}
+
+/// Working memory of the layers between messages and frames, of all connections of a shard.
+#[derive(Debug)]
+pub(crate) struct Codec {
+    pub(crate) inflater: Inflater,
+    /// Where a message is inflated, and empty as the next two are: see [`emptied`].
+    pub(crate) inflated: Vec<u8>,
+    /// Where a message is decrypted.
+    pub(crate) decrypted: Vec<u8>,
+    /// Made when a message is first sent as `C:`.
+    pub(crate) deflater: Option<Deflater>,
+    pub(crate) deflate: SharedDeflate,
+    /// Where a message is compressed.
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// The sessions of a shard that have ended.
+#[derive(Debug)]
+pub(crate) struct Leaving {
     /// Sessions that have ended, whose leaves are not reported yet.
     pub(crate) departures: VecDeque<Departure>,
     /// Sessions that have ended and are still in some of their topics.
     pub(crate) ended_sessions: EndedSessions,
+}
+
+/// What a turn of a shard has done, and what it leaves.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// A job has to wait for the clock.
+    pub(crate) work_waits: bool,
     /// The work of the turn.
     pub(crate) meter: Meter,
     /// The publications of clients in this turn.
@@ -72,12 +93,14 @@ impl Core {
             shared: Arc::clone(shared),
             counters: Arc::clone(&shared.counters[index]),
             rng,
-            inflater: Inflater::new(),
-            inflated: Vec::new(),
-            decrypted: Vec::new(),
-            deflater: None,
-            deflate: SharedDeflate::default(),
-            scratch: Vec::new(),
+            codec: Codec {
+                inflater: Inflater::new(),
+                inflated: Vec::new(),
+                decrypted: Vec::new(),
+                deflater: None,
+                deflate: SharedDeflate::default(),
+                scratch: Vec::new(),
+            },
             draining: false,
             topics: LocalTopics::default(),
             delivery_times: DeliveryTimes::default(),
@@ -86,14 +109,18 @@ impl Core {
             operations: Operations::default(),
             questions: Questions::default(),
             marks: TopicRates::default(),
-            work_waits: false,
+            turn: Turn {
+                work_waits: false,
+                meter: Meter::new(setup.config.limits.owner_work_ms_per_s),
+                published: Published::default(),
+                backlog_is_full: false,
+            },
             rights_checks: VecDeque::new(),
-            departures: VecDeque::new(),
-            ended_sessions: EndedSessions::default(),
-            meter: Meter::new(setup.config.limits.owner_work_ms_per_s),
+            leaving: Leaving {
+                departures: VecDeque::new(),
+                ended_sessions: EndedSessions::default(),
+            },
             setup,
-            published: Published::default(),
-            backlog_is_full: false,
         }
     }
 

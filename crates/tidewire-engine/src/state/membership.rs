@@ -3,7 +3,7 @@
 use crate::limits::owner::OwnerId;
 use crate::limits::work::cost;
 use crate::state::core::Core;
-use crate::state::topics::{EndedSession, Holder, SessionTopics, subscription_bytes};
+use crate::state::session_topics::{EndedSession, Holder, SessionTopics, subscription_bytes};
 use crate::topics::local::Slot;
 use crate::topics::member::member_key;
 use std::sync::Arc;
@@ -13,32 +13,34 @@ impl Core {
     /// A new connection has been accepted. One that leaves under the same key, which is rare, does
     /// so at once.
     pub(crate) fn make_way(&mut self, id: ConnectionId) {
-        if self.ended_sessions.is_empty() || !self.ended_sessions.contain(id) {
+        if self.leaving.ended_sessions.is_empty() || !self.leaving.ended_sessions.contain(id) {
             return;
         }
         let key = member_key(id);
-        let mut queue = self.ended_sessions.queue.iter();
+        let mut queue = self.leaving.ended_sessions.queue.iter();
         let place = queue.position(|ended| member_key(ended.holder.key.id) == key);
-        if let Some(mut ended) = place.and_then(|place| self.ended_sessions.queue.remove(place)) {
+        if let Some(mut ended) =
+            place.and_then(|place| self.leaving.ended_sessions.queue.remove(place))
+        {
             while self.leave_next(&mut ended) {}
-            self.ended_sessions.forget(&ended);
+            self.leaving.ended_sessions.forget(&ended);
         }
     }
 
     /// Goes on with the sessions that are on their way out, as far as a turn has time for it.
     pub(crate) fn let_leave(&mut self) {
-        self.meter.start();
-        while !self.meter.is_spent()
-            && let Some(mut ended) = self.ended_sessions.queue.pop_front()
+        self.turn.meter.start();
+        while !self.turn.meter.is_spent()
+            && let Some(mut ended) = self.leaving.ended_sessions.queue.pop_front()
         {
             if self.leave_next(&mut ended) {
-                self.meter.spend(cost::UNSUBSCRIBE);
-                self.ended_sessions.queue.push_front(ended);
+                self.turn.meter.spend(cost::UNSUBSCRIBE);
+                self.leaving.ended_sessions.queue.push_front(ended);
             } else {
-                self.ended_sessions.forget(&ended);
+                self.leaving.ended_sessions.forget(&ended);
             }
         }
-        self.meter.settle(OwnerId::SERVER);
+        self.turn.meter.settle(OwnerId::SERVER);
     }
 
     /// Removes a session from one of its topics; false if it has none left.
@@ -80,7 +82,7 @@ impl Core {
     /// Releases a part of a session's charge.
     pub(crate) fn release(&mut self, owner: OwnerId, topics: &mut SessionTopics, bytes: usize) {
         topics.charged_bytes -= bytes;
-        self.shared.accounts.release(owner, bytes);
+        self.shared.charges.accounts.release(owner, bytes);
     }
 
     /// Forgets a topic that nobody here subscribes to.

@@ -4,7 +4,7 @@ use crate::limits::owner::OwnerId;
 use crate::limits::work::cost;
 use crate::model::ConnectionKey;
 use crate::state::core::Core;
-use crate::state::topics::Departure;
+use crate::state::session_topics::Departure;
 use crate::topics::broker::{BrokerAnswer, Moment};
 use crate::topics::error::PublishError;
 use crate::topics::local::Item;
@@ -59,11 +59,11 @@ impl Core {
         let hub = &self.shared.hub;
         let operations = &mut self.operations;
         let published = hub.publish(topic, draft, origin, moment, &mut || operations.ticket())?;
-        self.backlog_is_full |= hub.is_busy(origin);
+        self.turn.backlog_is_full |= hub.is_busy(origin);
         match published {
             BrokerAnswer::Now(_) => self.charge_fanout(topic, draft.payload.len()),
             // The subscribers get it when the broker has accepted it.
-            BrokerAnswer::Later => self.backlog_is_full |= hub.is_cluster_busy(),
+            BrokerAnswer::Later => self.turn.backlog_is_full |= hub.is_cluster_busy(),
         }
         Ok(published)
     }
@@ -81,14 +81,15 @@ impl Core {
     /// from the others.
     pub(crate) fn charge_fanout(&mut self, topic: &Arc<str>, payload_bytes: usize) {
         let receivers = self.topics.receivers(topic).max(1);
-        self.published
+        self.turn
+            .published
             .charge(payload_bytes + MESSAGE_BYTES, receivers);
     }
 
     /// A session that has ended is no longer present on a topic; its leave is reported when there
     /// is time for it.
     pub(crate) fn depart(&mut self, connection: ConnectionKey, who: Arc<str>, topic: Arc<str>) {
-        self.departures.push_back(Departure {
+        self.leaving.departures.push_back(Departure {
             topic,
             who,
             connection,
@@ -97,12 +98,12 @@ impl Core {
 
     /// Reports the leaves of sessions that have ended, as far as a turn has time for it.
     pub(crate) fn tell_departures(&mut self, now: Now) {
-        self.meter.start();
+        self.turn.meter.start();
         let origin = Origin::Shard(self.index);
-        while !self.meter.is_spent()
-            && !self.published.is_spent()
+        while !self.turn.meter.is_spent()
+            && !self.turn.published.is_spent()
             && !self.shared.hub.is_busy(origin)
-            && let Some(departure) = self.departures.pop_front()
+            && let Some(departure) = self.leaving.departures.pop_front()
         {
             let Departure {
                 topic,
@@ -111,10 +112,10 @@ impl Core {
             } = departure;
             self.leave_presence(now, &topic, &who, connection);
         }
-        if self.departures.is_empty() {
-            self.departures = VecDeque::new();
+        if self.leaving.departures.is_empty() {
+            self.leaving.departures = VecDeque::new();
         }
-        self.meter.settle(OwnerId::SERVER);
+        self.turn.meter.settle(OwnerId::SERVER);
     }
 
     /// A connection of a user is no longer present on a topic.
@@ -141,7 +142,9 @@ impl Core {
         data: Option<&str>,
     ) {
         let bytes = data.map_or(0, str::len);
-        self.meter.spend(cost::PRESENCE_EVENT + cost::bytes(bytes));
+        self.turn
+            .meter
+            .spend(cost::PRESENCE_EVENT + cost::bytes(bytes));
         let id = self.new_id(now.unix_ms);
         let mut json = Vec::new();
         let written = write_presence_event(
@@ -163,7 +166,7 @@ impl Core {
         let origin = Origin::Shard(self.index);
         self.charge_fanout(topic, bytes);
         self.shared.hub.announce(topic, publication, origin);
-        self.backlog_is_full |= self.shared.hub.is_busy(origin);
+        self.turn.backlog_is_full |= self.shared.hub.is_busy(origin);
     }
 }
 

@@ -43,26 +43,47 @@ pub(crate) struct Shared {
     pub(crate) backend: Option<Arc<Backend>>,
     /// Where spans go, if there are any.
     pub(crate) traces: Option<Arc<dyn TraceSink>>,
+    /// Who has used how much.
+    pub(crate) charges: Charges,
+    /// Sessions of all shards.
+    pub(crate) sessions: AtomicUsize,
+    /// Connections that the application has handed over, which go to the shards in turn.
+    pub(crate) adoptions: AtomicUsize,
+    pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) producers: SharedProducers,
+    pub(crate) hosts: HostGuard,
+    /// The limits of the log lines that strangers cause.
+    pub(crate) lines: Arc<LineLimits>,
+    /// What the program has set.
+    pub(crate) functions: ProgramFunctions,
+    /// How far the server is.
+    pub(crate) life: Life,
+}
+
+/// Who has used how much of the server.
+#[derive(Debug)]
+pub(crate) struct Charges {
     pub(crate) owners: Owners,
     /// The charges of the owners.
     pub(crate) accounts: Accounts,
     pub(crate) busiest: Busiest,
     /// The charges for unfinished messages.
     pub(crate) unfinished: Unfinished,
-    /// Sessions of all shards.
-    pub(crate) sessions: AtomicUsize,
-    /// Connections that the application has handed over, which go to the shards in turn.
-    pub(crate) adoptions: AtomicUsize,
-    pub(crate) counters: Vec<Arc<Counters>>,
     /// What presence data makes the server send, of each owner.
     pub(crate) presence_budgets: OwnerBudgets,
-    pub(crate) producers: SharedProducers,
-    pub(crate) hosts: HostGuard,
-    /// The limits of the log lines that strangers cause.
-    pub(crate) lines: Arc<LineLimits>,
+}
+
+/// What the program that the server runs in has set.
+#[derive(Debug)]
+pub(crate) struct ProgramFunctions {
     /// The function that reads the configuration again, if the program has set it.
     pub(crate) reload: OnceLock<ReloadFunction>,
     pub(crate) settings: OnceLock<SettingsFunction>,
+}
+
+/// How far a server is, from its start to its end.
+#[derive(Debug)]
+pub(crate) struct Life {
     pub(crate) draining: AtomicBool,
     /// Whether new connections are accepted.
     pub(crate) admitting: AtomicBool,
@@ -151,22 +172,24 @@ impl Shared {
             signatures: keys.signatures,
             backend: config.backend.clone().map(Backend::new).map(Arc::new),
             traces: config.traces.clone(),
-            owners: Owners::new(),
-            accounts: Accounts::new(
-                config.topics.limits.subscription_bytes_per_owner_max,
-                config.topics.limits.subscription_bytes_max,
-            ),
-            busiest: Busiest::default(),
-            unfinished: Unfinished::new(
-                config.limits.unfinished_bytes_per_owner_max,
-                config.limits.unfinished_bytes_max,
-                config.limits.message_bytes_max,
-                config.shards,
-            ),
+            charges: Charges {
+                owners: Owners::new(),
+                accounts: Accounts::new(
+                    config.topics.limits.subscription_bytes_per_owner_max,
+                    config.topics.limits.subscription_bytes_max,
+                ),
+                busiest: Busiest::default(),
+                unfinished: Unfinished::new(
+                    config.limits.unfinished_bytes_per_owner_max,
+                    config.limits.unfinished_bytes_max,
+                    config.limits.message_bytes_max,
+                    config.shards,
+                ),
+                presence_budgets: OwnerBudgets::default(),
+            },
             sessions: AtomicUsize::new(0),
             adoptions: AtomicUsize::new(0),
             counters,
-            presence_budgets: OwnerBudgets::default(),
             producers: SharedProducers::new(&config.producers),
             hosts: HostGuard::new(
                 config.hosts.clone(),
@@ -176,30 +199,34 @@ impl Shared {
             ),
             lines: Arc::clone(&hub.lines),
             hub,
-            reload: OnceLock::new(),
-            settings: OnceLock::new(),
-            draining: AtomicBool::new(false),
-            admitting: AtomicBool::new(true),
-            broker_is_away: AtomicBool::new(false),
-            drain_span_ms: AtomicU64::new(SPAN_MS_DEFAULT),
-            stopped: AtomicBool::new(false),
-            failure: OnceLock::new(),
-            started: Instant::now(),
-            started_unix_ms: unix_ms(),
+            functions: ProgramFunctions {
+                reload: OnceLock::new(),
+                settings: OnceLock::new(),
+            },
+            life: Life {
+                draining: AtomicBool::new(false),
+                admitting: AtomicBool::new(true),
+                broker_is_away: AtomicBool::new(false),
+                drain_span_ms: AtomicU64::new(SPAN_MS_DEFAULT),
+                stopped: AtomicBool::new(false),
+                failure: OnceLock::new(),
+                started: Instant::now(),
+                started_unix_ms: unix_ms(),
+            },
             setup: Live::new(Setup::new(config, keys.verifier)),
         }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+        self.life.stopped.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.life.draining.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_admitting(&self) -> bool {
-        self.admitting.load(Ordering::Acquire)
+        self.life.admitting.load(Ordering::Acquire)
     }
 
     /// How each shard is, in the order of the shards.
@@ -211,7 +238,7 @@ impl Shared {
 
     /// Whether clients are notified that the broker does not answer.
     pub(crate) fn is_broker_away(&self) -> bool {
-        self.broker_is_away.load(Ordering::Acquire)
+        self.life.broker_is_away.load(Ordering::Acquire)
     }
 
     /// Whether there are keys to check tokens with, or none are needed.
@@ -227,7 +254,7 @@ impl Shared {
 
     /// The time since the start of the server, in seconds.
     pub(crate) fn uptime_s(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+        self.life.started.elapsed().as_secs_f64()
     }
 
     /// The counters of each shard, in the order of the shards.

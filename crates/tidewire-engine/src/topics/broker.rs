@@ -24,7 +24,7 @@ use super::history::{HistoryLimits, Page, Recovery};
 use super::presence::{MemberView, PresenceChange};
 use super::publication::{Draft, Placed, Publication, Published};
 use crate::limits::owner::OwnerId;
-use crate::model::calls::{CallFailure, CallOutcome, NewCall};
+use crate::model::call_types::{CallFailure, CallOutcome, NewCall};
 use crate::model::{ConnectionKey, Outgoing, Position};
 use std::sync::Arc;
 use tidewire_wire::session::ProducerAttempt;

@@ -1,7 +1,7 @@
 //! Publications of clients about which the application decides.
 
 use super::name::{InvalidTopic, check_topic_or_pattern, matches};
-use crate::model::calls::Call;
+use crate::model::call_types::Call;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod elsewhere;
 mod group_members;
-mod presence;
+mod presence_queries;
 mod stripe;
 
 pub(crate) use self::stripe::SHARDS_MAX;

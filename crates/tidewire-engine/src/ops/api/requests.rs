@@ -1,7 +1,7 @@
 //! Requests to clients over HTTP.
 
 use crate::model::ConnectionKey;
-use crate::model::calls::NewCall;
+use crate::model::call_types::NewCall;
 use crate::model::queries::ConnectionQuery;
 use crate::model::{payload_text, present};
 use crate::ops::error::ApiError;

@@ -18,7 +18,7 @@ struct ListedSetting {
 /// `GET /api/v1/settings`: the options that were given. All others are at their defaults.
 pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
     Parameters::parse(&task.query, &[])?;
-    let settings = context.handle.shared.settings.get();
+    let settings = context.handle.shared.functions.settings.get();
     let settings = settings.ok_or_else(|| ApiError::new(501, "not_supported", NO_SETTINGS))?;
     let listed = (settings.0)().into_iter().map(|given| {
         let spec = OPTIONS.iter().find(|spec| spec.name == given.name);

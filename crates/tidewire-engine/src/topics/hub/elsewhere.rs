@@ -2,7 +2,7 @@
 
 use super::Hub;
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, CallOutcome, NewCall};
+use crate::model::call_types::{CallFailure, CallOutcome, NewCall};
 use crate::topics::broker::{
     Audience, BrokerAnswer, BrokerHealth, Control, ProducerName, ProducerOpening, ProducerPlace,
     Refusal, Sending, Ticket, Tickets,

@@ -33,7 +33,7 @@ impl OpsSource for Shared {
     fn backend_metrics(&self) -> String {
         let backend = self.backend.as_deref();
         backend
-            .map(crate::ops::backend::metrics)
+            .map(crate::ops::backend_metrics::metrics)
             .unwrap_or_default()
     }
 
@@ -46,7 +46,7 @@ impl OpsSource for Shared {
     }
 
     fn unfinished_message_bytes(&self) -> usize {
-        self.unfinished.bytes()
+        self.charges.unfinished.bytes()
     }
 
     fn shards(&self) -> Vec<Snapshot> {
@@ -63,7 +63,7 @@ impl OpsSource for Shared {
     }
 
     fn started_unix_ms(&self) -> u64 {
-        self.started_unix_ms
+        self.life.started_unix_ms
     }
 
     fn topics_usage(&self) -> TopicsUsage {
@@ -76,7 +76,7 @@ impl OpsSource for Shared {
             histories_evicted: usage.histories_evicted,
             presence_topics: usage.presence_topics as u64,
             publication_backlog_bytes: backlog_bytes as u64,
-            subscription_bytes: self.accounts.total() as u64,
+            subscription_bytes: self.charges.accounts.total() as u64,
         }
     }
 }

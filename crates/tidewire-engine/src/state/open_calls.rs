@@ -2,10 +2,10 @@
 
 use crate::log::LineBudget;
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallOutcome, NewCall, call_error};
+use crate::model::call_types::{CallOutcome, NewCall, call_error};
 use crate::model::content::Content;
 use crate::model::inbox::Inbox;
-use crate::state::backend::{BackendAnswer, QuestionInbox};
+use crate::state::pending_questions::{BackendAnswer, QuestionInbox};
 use crate::trace::OpenSpan;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Presence between the link and the subscribers of this server.
 
 use super::Exchange;
-use crate::cluster::presence::Told;
+use crate::cluster::shared_presence::Told;
 use crate::topics::broker::Sink;
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::Publication;

@@ -7,7 +7,7 @@
 use crate::limits::work::cost;
 use crate::model::Position;
 use crate::session::Session;
-use crate::state::jobs::{HistoryJob, Job};
+use crate::state::unfinished_jobs::{HistoryJob, Job};
 use crate::topics::broker::{Missed, PageQuery, Prepare, Refusal};
 use crate::topics::error::PublishError;
 use crate::topics::history::Page;
@@ -38,7 +38,7 @@ impl Session<'_> {
             correlation_id,
             started: Instant::now(),
         };
-        self.state.jobs.push(Job::History(Box::new(job)));
+        self.state.work.jobs.push(Job::History(Box::new(job)));
     }
 
     /// Does a part of a request, or answers it; returns the rest of the job.
@@ -71,7 +71,7 @@ impl Session<'_> {
         }
         let now_ms = self.io.now().steady_unix_ms;
         for publication in &page.publications {
-            if self.core.meter.is_spent() {
+            if self.core.turn.meter.is_spent() {
                 return Some(job);
             }
             if !self.take_kept(&mut job, publication, now_ms) {
@@ -92,13 +92,14 @@ impl Session<'_> {
     /// Checks that the client may read the topic. The error is the answer to send.
     fn check_history(&mut self, job: &HistoryJob) -> Result<(), Box<Reply>> {
         self.core
+            .turn
             .meter
-            .spend(cost::CHECK + self.state.access.cost());
+            .spend(cost::CHECK + self.state.client.access.cost());
         if let Err(error) = check_topic(&job.name) {
             let refusal = job.refused(ErrorCode::InvalidSubscription, error);
             return Err(Box::new(refusal));
         }
-        if !self.state.access.may_subscribe(&job.name) {
+        if !self.state.client.access.may_subscribe(&job.name) {
             self.core.counters.subscriptions_forbidden.add(1);
             let words = "this topic is not allowed";
             return Err(Box::new(job.refused(ErrorCode::TopicForbidden, words)));
@@ -121,14 +122,14 @@ impl Session<'_> {
     /// The next page and the current position of the topic; `None` for a topic that keeps no
     /// history.
     fn history_page(&mut self, job: &HistoryJob) -> Option<(Page<Arc<Publication>>, Position)> {
-        self.core.meter.spend(cost::SUBSCRIBE);
+        self.core.turn.meter.spend(cost::SUBSCRIBE);
         let asked_from = job.since.as_ref().map(|since| since.offset);
         let query = PageQuery {
             since: job.at.or(asked_from),
             limit: PAGE,
             newest_first: job.newest_first,
         };
-        let moment = self.core.moment(self.steady_now(), self.state.owner);
+        let moment = self.core.moment(self.steady_now(), self.state.limits.owner);
         let hub = &self.core.shared.hub;
         let page = hub.history(&job.name, query, moment.now_ms).ok()??;
         let position = match page.position {
@@ -144,7 +145,7 @@ impl Session<'_> {
 
     /// Puts a publication into the answer, unless it has expired; false if there is no room for it.
     fn take_kept(&mut self, job: &mut HistoryJob, publication: &Publication, now_ms: u64) -> bool {
-        self.core.meter.spend(cost::ENTRY);
+        self.core.turn.meter.spend(cost::ENTRY);
         let Some(position) = publication.position else {
             return true;
         };
@@ -154,7 +155,7 @@ impl Session<'_> {
                 return false;
             }
             // Copied here and into the answer.
-            self.core.meter.spend(2 * cost::bytes(json.len()));
+            self.core.turn.meter.spend(2 * cost::bytes(json.len()));
             job.bytes += json.len();
             if let Some(answer) = &mut job.answer {
                 answer.publications.push(json.to_vec());
@@ -166,9 +167,9 @@ impl Session<'_> {
 
     fn answer_history(&mut self, job: HistoryJob) {
         let Some(mut page) = job.answer else { return };
-        self.core.meter.spend(cost::SEND);
+        self.core.turn.meter.spend(cost::SEND);
         if self.state.session.format() == Format::MessagePack {
-            self.core.meter.spend(8 * cost::bytes(job.bytes));
+            self.core.turn.meter.spend(8 * cost::bytes(job.bytes));
         }
         // Publications that were published or dropped after the first page was read do not count.
         if page.publications.len() == job.limit {

@@ -3,8 +3,8 @@
 use crate::cluster::commands::{Command, Commands, GroupKey, OwnedOrder, Receiver};
 use crate::cluster::mirror::{Mirrors, Waiting, refuse};
 use crate::cluster::parcel;
-use crate::cluster::presence::SharedPresence;
-use crate::model::calls::{CallFailure, CallOutcome, NewCall};
+use crate::cluster::shared_presence::SharedPresence;
+use crate::model::call_types::{CallFailure, CallOutcome, NewCall};
 use crate::model::{ConnectionKey, ShardHealth};
 use crate::topics::broker::{
     Audience, Broker, BrokerAnswer, BrokerHealth, BrokerProblem, BrokerUsage, Control, Missed,

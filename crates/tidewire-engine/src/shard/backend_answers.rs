@@ -7,8 +7,8 @@ use crate::config::backend::{BackendAway, BackendEvent};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::adoption::ConnectDecision;
-use crate::state::backend::{BackendAnswer, Question};
-use crate::state::calls::QUESTION;
+use crate::state::open_calls::QUESTION;
+use crate::state::pending_questions::{BackendAnswer, Question};
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::handshake::server::Request;
 
@@ -39,7 +39,7 @@ impl<A: Application> EngineShard<A> {
         let span = self
             .core
             .backend_span(&backend, BackendEvent::Connect, parent);
-        let owner = self.core.shared.owners.of(user, address);
+        let owner = self.core.shared.charges.owners.of(user, address);
         let mut body = Body::new(BackendEvent::Connect, event_id, key, user);
         body.field("address", &address.map(|address| address.to_string()));
         describe(request, &mut body);
@@ -61,7 +61,7 @@ impl<A: Application> EngineShard<A> {
                 answer,
                 _waiting: None,
             };
-            connection.state.question = Some(Box::new(question));
+            connection.state.work.question = Some(Box::new(question));
         }
         io.pause_reading(id);
         if is_answered {
@@ -76,7 +76,7 @@ impl<A: Application> EngineShard<A> {
                 self.note_late(&answer);
                 continue;
             };
-            let question = connection.state.question.as_deref_mut();
+            let question = connection.state.work.question.as_deref_mut();
             // The first answer counts: a decision may come with the end of its time.
             let question =
                 question.filter(|question| question.number == number && question.answer.is_none());

@@ -2,7 +2,7 @@
 
 use crate::model::content::Content;
 use crate::model::{Encoding, Position};
-use crate::state::topics::Wanted;
+use crate::state::session_topics::Wanted;
 use crate::topics::broker::Refusal;
 use crate::topics::history::Page;
 use crate::topics::name::{Kind, is_pattern};

@@ -3,7 +3,7 @@
 use crate::limits::lines::LineKind;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::operations::Operation;
+use crate::state::broker_operations::Operation;
 use crate::topics::broker::TicketOutcome;
 use tidewire_net::{ConnectionId, Io};
 
@@ -54,7 +54,7 @@ impl<A: Application> EngineShard<A> {
         outcome: TicketOutcome,
     ) {
         let connection = self.connection(id);
-        let operations = connection.and_then(|found| found.state.operations.as_deref_mut());
+        let operations = connection.and_then(|found| found.state.work.operations.as_deref_mut());
         let Some(operations) = operations else { return };
         operations.preparing = operations.preparing.saturating_sub(1);
         if let Err(refusal) = outcome {
@@ -68,8 +68,8 @@ impl<A: Application> EngineShard<A> {
             return;
         };
         let state = &mut connection.state;
-        if state.pauses.broker && !state.awaits_broker() {
-            state.pauses.broker = false;
+        if state.limits.pauses.broker && !state.awaits_broker() {
+            state.limits.pauses.broker = false;
             self.go_on(io, id);
         }
     }

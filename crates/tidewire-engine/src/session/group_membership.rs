@@ -16,7 +16,7 @@ impl Session<'_> {
         group: &str,
         (acknowledges, window): (bool, Option<u64>),
     ) -> Result<(), (ErrorCode, &'static str)> {
-        if !self.state.access.may_join_group(topic) {
+        if !self.state.client.access.may_join_group(topic) {
             self.core.counters.subscriptions_forbidden.add(1);
             let words = "queue groups of this topic are not allowed";
             return Err((ErrorCode::TopicForbidden, words));
@@ -87,7 +87,8 @@ impl Session<'_> {
         };
         let seats = topics.groups.values();
         let forbidden = seats.map(|seat| Arc::clone(&seat.topic)).filter(|topic| {
-            !(self.state.access.may_subscribe(topic) && self.state.access.may_join_group(topic))
+            !(self.state.client.access.may_subscribe(topic)
+                && self.state.client.access.may_join_group(topic))
         });
         let forbidden: BTreeSet<Arc<str>> = forbidden.collect();
         for topic in &forbidden {

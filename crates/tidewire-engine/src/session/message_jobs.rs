@@ -7,28 +7,28 @@ use crate::limits::work::cost;
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
 use crate::state::connection::Phase;
-use crate::state::jobs::{Asked, BatchJob, Job, JobProgress};
+use crate::state::unfinished_jobs::{Asked, BatchJob, Job, JobProgress};
 
 impl<A: Application> Inbound<'_, A> {
     /// Goes on with the jobs of a connection as far as its budget goes.
     pub(crate) fn work(&mut self) -> JobProgress {
-        while !self.session.state.jobs.is_empty() {
+        while !self.session.state.work.jobs.is_empty() {
             if self.session.state.phase() == Phase::Over || self.session.state.is_refused() {
-                self.session.state.jobs.clear();
+                self.session.state.work.jobs.clear();
                 break;
             }
             if let Some(obstacle) = self.obstacle() {
                 return obstacle;
             }
-            let Some(job) = self.session.state.jobs.pop() else {
+            let Some(job) = self.session.state.work.jobs.pop() else {
                 break;
             };
             // What a step starts is done before the rest of its own job.
-            let place = self.session.state.jobs.len();
+            let place = self.session.state.work.jobs.len();
             if let Some(rest) = self.step(job) {
-                self.session.state.jobs.insert(place, rest);
+                self.session.state.work.jobs.insert(place, rest);
             }
-            if let Some(close) = self.session.state.close.take() {
+            if let Some(close) = self.session.state.ending.close.take() {
                 let (code, reason) = *close;
                 self.session.start_close(code, reason);
             }
@@ -40,20 +40,25 @@ impl<A: Application> Inbound<'_, A> {
         if self.session.state.awaits_broker() {
             return Some(JobProgress::Broker);
         }
-        if std::mem::take(&mut self.session.core.backlog_is_full) {
+        if std::mem::take(&mut self.session.core.turn.backlog_is_full) {
             return Some(JobProgress::Backlog);
         }
         // A message is read as it would have been without the wait, whatever its owner has done in this second.
-        let is_read = self.session.state.jobs.is_message_next();
-        let owner = self.session.state.owner;
-        if std::mem::take(&mut self.session.core.work_waits)
-            || (!is_read && self.session.core.meter.waits_for_second(owner))
+        let is_read = self.session.state.work.jobs.is_message_next();
+        let owner = self.session.state.limits.owner;
+        if std::mem::take(&mut self.session.core.turn.work_waits)
+            || (!is_read && self.session.core.turn.meter.waits_for_second(owner))
         {
             return Some(JobProgress::Later);
         }
-        if self.session.core.meter.is_spent()
-            || !self.session.core.meter.may_work(self.session.state.owner)
-            || self.session.core.published.is_spent()
+        if self.session.core.turn.meter.is_spent()
+            || !self
+                .session
+                .core
+                .turn
+                .meter
+                .may_work(self.session.state.limits.owner)
+            || self.session.core.turn.published.is_spent()
         {
             return Some(JobProgress::Yield);
         }
@@ -127,6 +132,7 @@ impl<A: Application> Inbound<'_, A> {
         let message = batch.messages.next()?;
         self.session
             .core
+            .turn
             .meter
             .spend(cost::MESSAGE + cost::bytes(message.len()));
         let is_first = std::mem::take(&mut batch.is_first);

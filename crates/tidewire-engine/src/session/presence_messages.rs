@@ -3,7 +3,7 @@
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::jobs::{Announcement, Job, PresenceJob};
+use crate::state::unfinished_jobs::{Announcement, Job, PresenceJob};
 use crate::topics::broker::Prepare;
 use crate::topics::error::PublishError;
 use crate::topics::local::Slot;
@@ -30,17 +30,18 @@ impl Session<'_> {
             request,
             correlation_id,
         };
-        self.state.jobs.push(Job::Presence(Box::new(job)));
+        self.state.work.jobs.push(Job::Presence(Box::new(job)));
     }
 
     /// Answers a request. If it has to wait for the broker, it returns the job.
     pub(crate) fn step_presence(&mut self, mut job: Box<PresenceJob>) -> Option<Box<PresenceJob>> {
         let mut failed = self.take_refused();
         for topic in &job.request.topics {
-            let may_see = check_topic(topic).is_ok() && self.state.access.may_see_presence(topic);
+            let may_see =
+                check_topic(topic).is_ok() && self.state.client.access.may_see_presence(topic);
             let is_failed = failed.iter().any(|(refused, _)| **refused == **topic);
             if may_see && !is_failed && self.core.shared.hub.shares_presence(topic) {
-                self.core.meter.spend(cost::CHECK);
+                self.core.turn.meter.spend(cost::CHECK);
                 self.ask_for(&topic.as_str().into(), Prepare::default());
             }
         }
@@ -74,7 +75,7 @@ impl Session<'_> {
         let mut seen = HashSet::new();
         topics.retain(|topic| seen.insert(topic.clone()));
         let (topics, failed_topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| {
-            check_topic(topic).is_ok() && self.state.access.may_see_presence(topic)
+            check_topic(topic).is_ok() && self.state.client.access.may_see_presence(topic)
         });
         let limit = if request.counts_only {
             0
@@ -128,6 +129,7 @@ impl Session<'_> {
         }
         let named = view.members.len() as u64;
         self.core
+            .turn
             .meter
             .spend(cost::PRESENCE_TOPIC + named * cost::PRESENCE_MEMBER);
         TopicPresence {
@@ -150,12 +152,13 @@ impl Session<'_> {
         }
         let messages = event_messages(announcement.data.as_deref());
         let limit = &self.core.setup.rate_limit;
-        let verdict = self
-            .state
-            .bucket
-            .take_many(limit, messages, self.io.now().monotonic_ms);
+        let verdict =
+            self.state
+                .limits
+                .bucket
+                .take_many(limit, messages, self.io.now().monotonic_ms);
         if matches!(verdict, RateVerdict::Refused { .. }) {
-            self.core.work_waits = true;
+            self.core.turn.work_waits = true;
             return Some(announcement);
         }
         let topic = announcement.topics.next()?;
@@ -216,8 +219,8 @@ impl Session<'_> {
     /// Whether the owner may make the server send more presence data now; if not, the seconds until it may.
     fn check_presence_budget(&self) -> Result<(), u64> {
         let per_s = self.core.setup.config.topics.limits.presence_bytes_per_s;
-        let budgets = &self.core.shared.presence_budgets;
-        budgets.check(self.state.owner, per_s, self.instant())
+        let budgets = &self.core.shared.charges.presence_budgets;
+        budgets.check(self.state.limits.owner, per_s, self.instant())
     }
 
     /// Charges the owner for what an event costs its receivers, here and on the other shards.
@@ -226,8 +229,8 @@ impl Session<'_> {
         let present = self.core.shared.hub.present(topic, 0).connections;
         let receivers = present.max(self.core.topics.receivers(topic));
         let bytes = (data.map_or(0, str::len) + EVENT_BYTES) * receivers;
-        let budgets = &self.core.shared.presence_budgets;
-        budgets.spend(self.state.owner, bytes, per_s, self.instant());
+        let budgets = &self.core.shared.charges.presence_budgets;
+        budgets.spend(self.state.limits.owner, bytes, per_s, self.instant());
     }
 
     /// Charges a session for its presence data on a topic, in place of its earlier data there.
@@ -252,7 +255,7 @@ impl Session<'_> {
                 if data.is_some() && self.core.shared.hub.shares_presence(name) {
                     self.charge_presence_event(name, data.as_deref());
                 }
-                return self.core.meter.spend(cost::PRESENCE_EVENT / 2);
+                return self.core.turn.meter.spend(cost::PRESENCE_EVENT / 2);
             }
         };
         self.charge_presence_event(name, data.as_deref());

@@ -1,10 +1,10 @@
 //! Calls on a shard: answers of other threads, and the ends of calls whose time is over.
 
-use crate::model::calls::call_error;
+use crate::model::call_types::call_error;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::calls::{NO_ANSWER, OpenCall, PostedCall};
 use crate::state::connection::ConnectionState;
+use crate::state::open_calls::{NO_ANSWER, OpenCall, PostedCall};
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::codes::ErrorCode;
@@ -63,6 +63,7 @@ impl<A: Application> EngineShard<A> {
 /// Whether this call of the connection's client has not ended.
 fn is_open(state: &ConnectionState, (id, number): (&Arc<str>, u64)) -> bool {
     let call = state
+        .work
         .calls
         .as_ref()
         .and_then(|calls| calls.received.get(id));

@@ -1,7 +1,7 @@
 //! Calls to clients of other servers, as JSON between two servers.
 
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, NewCall};
+use crate::model::call_types::{CallFailure, NewCall};
 use crate::model::content::Content;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::inbound::Inbound;
-use crate::state::operations::{Greeting, Operation};
+use crate::state::broker_operations::{Greeting, Operation};
 use crate::state::producers::{OpenProducer, SharedProducer};
 use crate::topics::broker::{Done, ProducerName, ProducerOpening, ProducerPlace, TicketOutcome};
 use tidewire_wire::close::CloseCode;
@@ -13,7 +13,7 @@ use tidewire_wire::session::{HelloProducer, Reply};
 impl<A: Application> Inbound<'_, A> {
     /// The broker has opened a producer, or has not.
     pub(crate) fn finish_opening(&mut self, outcome: TicketOutcome) {
-        let operations = self.session.state.operations.as_deref_mut();
+        let operations = self.session.state.work.operations.as_deref_mut();
         let greeting = operations.and_then(|operations| operations.greeting.take());
         let Some(mut greeting) = greeting else {
             return;
@@ -42,7 +42,7 @@ impl<A: Application> Inbound<'_, A> {
 
     /// The broker has remembered a number, or another connection goes on as this producer.
     pub(crate) fn finish_keeping(&mut self, last: u64, outcome: TicketOutcome) {
-        let operations = self.session.state.operations.as_deref_mut();
+        let operations = self.session.state.work.operations.as_deref_mut();
         let greeting = operations.and_then(|operations| operations.greeting.take());
         let is_kept = self.session.note_kept(last, outcome);
         match greeting {
@@ -71,7 +71,7 @@ impl Session<'_> {
         self.core.operations.open(operation);
         self.core.shared.hub.open_producer(opening, ticket);
         // Nothing is read before the answer.
-        self.state.operations.get_or_insert_default().greeting = Some(greeting);
+        self.state.work.operations.get_or_insert_default().greeting = Some(greeting);
     }
 
     /// Without the producer's place its messages could be accepted twice: the client tries again.
@@ -90,7 +90,7 @@ impl Session<'_> {
 
     fn producer_name(&self, id: &str) -> ProducerName {
         ProducerName {
-            user: self.state.user.clone().unwrap_or_default(),
+            user: self.state.client.user.clone().unwrap_or_default(),
             id: id.into(),
         }
     }
@@ -108,7 +108,7 @@ impl Session<'_> {
 
     /// The answer to a hello acknowledges the number in it, so the broker has to remember the number first.
     fn keep_before_hello(&mut self, greeting: Box<Greeting>, last: u64) {
-        let operations = self.state.operations.get_or_insert_default();
+        let operations = self.state.work.operations.get_or_insert_default();
         operations.greeting = Some(greeting);
         self.start_keeping(last);
     }

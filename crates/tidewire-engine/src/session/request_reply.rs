@@ -9,17 +9,17 @@
 
 use crate::config::Protocol;
 use crate::config::backend::BackendEvent;
-use crate::model::calls::{Call, CallFailure, CallOutcome, NewCall, TIMEOUT_MAX, call_error};
+use crate::model::call_types::{Call, CallFailure, CallOutcome, NewCall, TIMEOUT_MAX, call_error};
 use crate::model::content::Content;
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
 use crate::state::adoption::ConnectDecision;
-use crate::state::backend::BackendAnswer;
-use crate::state::calls::{
+use crate::state::open_calls::{
     AnswerWay, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, call_result, checked,
 };
+use crate::state::pending_questions::BackendAnswer;
 use crate::trace::{OpenSpan, TraceContext};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -81,7 +81,7 @@ impl Session<'_> {
     /// `call_response` from a client.
     pub(crate) fn handle_call_response(&mut self, result: CallResult, id: &str) {
         let sent = id.parse().ok().and_then(|number: u64| {
-            let sent = self.state.calls.as_mut()?.sent.remove(&number)?;
+            let sent = self.state.work.calls.as_mut()?.sent.remove(&number)?;
             self.core.calls.deadlines.remove(&(sent.due_ms, number));
             Some(sent)
         });
@@ -108,7 +108,7 @@ impl Session<'_> {
         due_ms: u64,
         span: Option<Box<OpenSpan>>,
     ) -> Result<Responder, Box<Reply>> {
-        let calls = self.state.calls.get_or_insert_default();
+        let calls = self.state.work.calls.get_or_insert_default();
         let id: Arc<str> = id.into();
         if calls.received.contains_key(&id) {
             fail(span, ErrorCode::InvalidMessage.as_str());
@@ -174,7 +174,7 @@ impl Session<'_> {
 
     /// Forgets a call of a client, if it was open.
     fn end_received(&mut self, id: &Arc<str>, number: u64) -> Option<ReceivedCall> {
-        let calls = self.state.calls.as_mut()?;
+        let calls = self.state.work.calls.as_mut()?;
         // Another call may have the same id by now.
         calls
             .received
@@ -195,7 +195,7 @@ impl Session<'_> {
         if config.protocol != Protocol::V1 || !self.state.session.client_takes_calls() {
             return outcome.end(Err(CallFailure::Unsupported));
         }
-        let calls = self.state.calls.get_or_insert_default();
+        let calls = self.state.work.calls.get_or_insert_default();
         if calls.sent.len() >= config.limits.calls_per_connection_max {
             return outcome.end(Err(CallFailure::Busy));
         }
@@ -221,7 +221,7 @@ impl Session<'_> {
 
     /// Ends all calls of a connection that is gone.
     pub(crate) fn end_calls(&mut self) {
-        let Some(calls) = self.state.calls.take() else {
+        let Some(calls) = self.state.work.calls.take() else {
             return;
         };
         for call in calls.received.values() {
@@ -266,7 +266,7 @@ impl Session<'_> {
                 self.core.questions.inbox.push((*id, *question, late));
             }
             OpenCall::Sent(_) => {
-                let calls = self.state.calls.as_mut();
+                let calls = self.state.work.calls.as_mut();
                 if let Some(call) = calls.and_then(|calls| calls.sent.remove(&number)) {
                     self.core.counters.calls_open.sub(1);
                     self.core.counters.calls_sent_timed_out.add(1);

@@ -1,11 +1,11 @@
 //! Calls to clients of other servers, and of other servers to clients of this one.
 
 use super::Exchange;
-use crate::cluster::calls::{Question, Reply};
+use crate::cluster::call_messages::{Question, Reply};
 use crate::cluster::commands::{Command, Receiver, call_bytes};
 use crate::cluster::parcel;
 use crate::model::ConnectionKey;
-use crate::model::calls::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
+use crate::model::call_types::{CallFailure, CallOutcome, NewCall, TIMEOUT_MAX};
 use crate::model::content::Content;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::log::LineBudget;
 use crate::session::Session;
 use crate::session::context::Context;
 use crate::session::permit::{Decided, Ruling};
-use crate::state::operations::{OpenPublication, Operation};
+use crate::state::broker_operations::{OpenPublication, Operation};
 use crate::topics::broker::{BrokerAnswer, Done, TicketOutcome};
 use crate::topics::error::PublishError;
 use crate::topics::excluded::Excluded;
@@ -100,7 +100,7 @@ impl Session<'_> {
     /// Notes a publication that the broker answers later. With too many of them the connection
     /// waits.
     fn await_publication(&mut self, publication: OpenPublication) {
-        let operations = self.state.operations.get_or_insert_default();
+        let operations = self.state.work.operations.get_or_insert_default();
         operations.publications += 1;
         operations.bytes += publication.bytes;
         operations.is_numbered |= publication.numbered.is_some();
@@ -121,7 +121,7 @@ impl Session<'_> {
             numbered,
             span,
         } = publication;
-        if let Some(operations) = &mut self.state.operations {
+        if let Some(operations) = &mut self.state.work.operations {
             operations.publications = operations.publications.saturating_sub(1);
             operations.bytes = operations.bytes.saturating_sub(bytes);
             operations.is_numbered &= numbered.is_none();
@@ -231,7 +231,7 @@ impl Session<'_> {
         tracing::debug!(
             connection = %self.state.key,
             address = self.state.peer_address(self.io).map(tracing::field::display),
-            user = self.state.user.as_deref(),
+            user = self.state.client.user.as_deref(),
             code,
             %reason,
             "a publication is refused",
@@ -264,7 +264,7 @@ impl Session<'_> {
         };
         let answer = self
             .core
-            .publish(self.steady_now(), &topic, &draft, self.state.owner)
+            .publish(self.steady_now(), &topic, &draft, self.state.limits.owner)
             .map_err(|error| (error.code(), error.to_string()))?;
         if let BrokerAnswer::Now(published) = answer {
             self.count_published(published);
@@ -278,7 +278,7 @@ impl Session<'_> {
         if !self.core.shared.hub.has_cluster() {
             return None;
         }
-        let user = self.state.user.as_deref().unwrap_or_default();
+        let user = self.state.client.user.as_deref().unwrap_or_default();
         let producer = self.state.producer.as_ref()?.producer.as_ref()?;
         let (id, epoch) = (&producer.id, producer.epoch);
         Some(format!("{user}\u{0}{id}\u{0}{epoch}\u{0}{number}"))
@@ -302,7 +302,7 @@ impl Session<'_> {
         if let Err(error) = self.core.shared.hub.check_new_topic(name) {
             return Err((ErrorCode::InvalidMessage, error.to_string()));
         }
-        if !self.state.access.may_publish(name) {
+        if !self.state.client.access.may_publish(name) {
             let words = format!("{name}: publishing to this topic is not allowed");
             return Err((ErrorCode::TopicForbidden, words));
         }

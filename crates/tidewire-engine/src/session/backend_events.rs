@@ -7,11 +7,11 @@ use crate::backend::failure::Failure;
 use crate::config::Protocol;
 use crate::config::backend::BackendEvent;
 use crate::limits::lines::LineKind;
-use crate::model::calls::{Call, call_error};
+use crate::model::call_types::{Call, call_error};
 use crate::model::content::Content;
 use crate::model::{CloseReason, Encoding, Message};
 use crate::session::Session;
-use crate::state::calls::Responder;
+use crate::state::open_calls::Responder;
 use crate::trace::TraceContext;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,7 +33,7 @@ impl Session<'_> {
     /// The body of an event of this session.
     pub(crate) fn event_body(&mut self, event: BackendEvent) -> Body {
         let id = self.core.new_id(self.now().unix_ms);
-        Body::new(event, id, self.state.key, self.state.user.as_deref())
+        Body::new(event, id, self.state.key, self.state.client.user.as_deref())
     }
 
     /// Subscribes a new session to the topics that the backend has named.
@@ -75,7 +75,7 @@ impl Session<'_> {
             failure
         };
         let done = Some(Box::new(done) as _);
-        let owner = self.state.owner;
+        let owner = self.state.limits.owner;
         if let Err(failure) = backend.submit(event, owner, body.finish(), done, span) {
             responder.respond_with(response_of(Err(failure)));
         }
@@ -100,7 +100,7 @@ impl Session<'_> {
                 body.field("messagepack_base64", &STANDARD.encode(message.bytes));
             }
         }
-        let owner = self.state.owner;
+        let owner = self.state.limits.owner;
         let event = BackendEvent::Message;
         if let Err(failure) = backend.submit(event, owner, body.finish(), None, None) {
             let code = match failure {
@@ -128,7 +128,7 @@ impl Session<'_> {
         let mut body = self.event_body(BackendEvent::Disconnect);
         body.field("by", by)
             .field("code", &code.map(CloseCode::value));
-        let owner = self.state.owner;
+        let owner = self.state.limits.owner;
         let _ = backend.submit(BackendEvent::Disconnect, owner, body.finish(), None, None);
     }
 }

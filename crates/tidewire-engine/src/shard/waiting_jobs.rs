@@ -2,7 +2,7 @@
 
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::jobs::JobProgress;
+use crate::state::unfinished_jobs::JobProgress;
 use tidewire_net::{ConnectionId, Io};
 
 impl<A: Application> EngineShard<A> {
@@ -11,7 +11,7 @@ impl<A: Application> EngineShard<A> {
         let Some(connection) = self.connection(id) else {
             return;
         };
-        let pauses = &mut connection.state.pauses;
+        let pauses = &mut connection.state.limits.pauses;
         let pause = match progress {
             JobProgress::Done => return,
             JobProgress::Yield | JobProgress::Later => &mut pauses.turn,
@@ -56,7 +56,7 @@ impl<A: Application> EngineShard<A> {
                 .contained(io, id, |shard, io| shard.continue_jobs(io, id))
                 .unwrap_or(JobProgress::Done);
             if let Some(connection) = self.connection(id) {
-                connection.state.pauses.turn = false;
+                connection.state.limits.pauses.turn = false;
                 if connection.state.awaits_broker() {
                     self.suspend(io, id, JobProgress::Broker);
                 } else if progress == JobProgress::Done {
@@ -86,13 +86,13 @@ impl<A: Application> EngineShard<A> {
             return;
         };
         let state = &mut connection.state;
-        if !state.pauses.are_over() {
+        if !state.limits.pauses.are_over() {
             return;
         }
-        if state.jobs.is_empty() {
+        if state.work.jobs.is_empty() {
             io.resume_reading(id);
         } else {
-            state.pauses.turn = true;
+            state.limits.pauses.turn = true;
             self.has_work = true;
             self.working.push(id);
         }
