@@ -17,6 +17,13 @@ export interface NodeTransportOptions {
   tls?: ConnectionOptions;
   /** The address to connect from. */
   localAddress?: string;
+  /**
+   * Offers permessage-deflate (RFC 7692), as browsers do by themselves. Messages of at least `deflateBytesMin` bytes are then
+   * compressed, if the server agrees; off by default.
+   */
+  deflate?: boolean;
+  /** The shortest message that `deflate` compresses, in bytes; 1,024 by default. */
+  deflateBytesMin?: number;
   /** Maximum time to open a connection, in milliseconds; 10,000 by default. */
   openTimeoutMs?: number;
   /** How long to wait for the answer to a close, in milliseconds; 6,000 by default. */
@@ -29,6 +36,7 @@ export interface NodeTransport extends Transport {
 }
 
 const OPEN_TIMEOUT_MS = 10_000;
+const DEFLATE_BYTES_MIN = 1024;
 /** Longer than the 5 s of the client, which knows and reports whose close it was. */
 const CLOSE_TIMEOUT_MS = 6_000;
 
@@ -43,6 +51,7 @@ export function nodeTransport(options: NodeTransportOptions = {}): NodeTransport
   const settings: Settings = {
     tls: { ...options.tls, ...(certificates === undefined ? {} : { ca: asCertificates(certificates) }) },
     localAddress: options.localAddress,
+    deflateBytesMin: options.deflate === true ? (options.deflateBytesMin ?? DEFLATE_BYTES_MIN) : undefined,
     openTimeoutMs: options.openTimeoutMs ?? OPEN_TIMEOUT_MS,
     closeTimeoutMs: options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS,
   };

@@ -52,6 +52,21 @@ test("a hundred thousand messages come back unchanged and in order", async () =>
   expect(client.messages.findIndex((message, index) => message !== `${index} größer`)).toBe(-1);
 });
 
+test.each([0, 1024])(
+  "messages come back by permessage-deflate, from %i bytes on",
+  async (deflateBytesMin) => {
+    const engine = await start("--no-auth", "--protocol", "raw", "--app", "echo");
+    const client = connect(`ws://${engine.address}/ws`, {}, { deflate: true, deflateBytesMin });
+    await until(() => client.isOpen);
+    const texts = Array.from({ length: 300 }, (_, index) => `${index} größer `.repeat(1 + (index % 200)));
+    for (const text of texts) client.socket.send(text);
+    client.socket.send(Uint8Array.from(texts.join(""), (letter) => letter.charCodeAt(0) & 255));
+    await until(() => client.messages.length === texts.length + 1);
+    expect(client.messages.slice(0, -1)).toEqual(texts);
+    expect(client.messages.at(-1)).toHaveLength(2 + texts.join("").length * 2);
+  },
+);
+
 test("an engine that is killed ends the connection with 1006", async () => {
   const engine = await start("--no-auth");
   const client = connect(`ws://${engine.address}/ws`);

@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import {
+  type Asked,
   acceptValue,
   parseResponse,
   type UpgradeRequest,
@@ -9,23 +10,27 @@ import { type RequestCase, type ResponseCase, vectors } from "./vectors.js";
 
 vi.setConfig({ testTimeout: 60_000 });
 
-// This transport offers no extension, so that the cases that offer one do not concern it.
-const RESPONSES = ["handshake-responses", "handshake-interims"]
-  .flatMap((file) => vectors<ResponseCase>(file))
-  .filter((one) => !one.offers_deflate);
+const RESPONSES = ["handshake-responses", "handshake-interims"].flatMap((file) =>
+  vectors<ResponseCase>(file),
+);
+
+function askedBy(one: ResponseCase): Asked {
+  const key = Buffer.from(one.key, "hex").toString("base64");
+  return { key, protocols: one.protocols, offersDeflate: one.offers_deflate };
+}
 
 test("the vectors have answers", () => expect(RESPONSES.length).toBeGreaterThan(25));
 
 test.each(RESPONSES.map((one) => [one.name, one] as const))("the answer %s", (_name, one) => {
-  const request = { key: Buffer.from(one.key, "hex").toString("base64"), protocols: one.protocols };
-  const answer = parseResponse(one.response, request, 0, one.head_bytes_max);
+  const answer = parseResponse(one.response, askedBy(one), 0, one.head_bytes_max);
   if (one.accepted) {
-    const { head_bytes, protocol, server } = one.accepted;
+    const { head_bytes, protocol, server, deflate } = one.accepted;
     expect(answer).toEqual({
       kind: "accepted",
       headBytes: head_bytes,
       protocol: protocol ?? undefined,
       server: server ?? undefined,
+      deflate: deflate && expect.objectContaining({ client_max_window_bits: 15 }),
     });
   } else if (one.refused) {
     expect(answer).toMatchObject({ kind: "refused", error: one.refused.error });
@@ -42,7 +47,7 @@ test.each(RESPONSES.map((one) => [one.name, one] as const))("the answer %s", (_n
 test.each(RESPONSES.filter((one) => one.accepted).map((one) => [one.name, one] as const))(
   "no beginning of the answer %s is refused",
   (_name, one) => {
-    const request = { key: Buffer.from(one.key, "hex").toString("base64"), protocols: one.protocols };
+    const request = askedBy(one);
     for (let length = 0; length < one.accepted!.head_bytes; length += 1) {
       expect(parseResponse(one.response.slice(0, length), request, 0)).toBeUndefined();
     }

@@ -459,3 +459,43 @@ describe("TLS", () => {
     expect(() => nodeTransport({ caFile: "/nonexistent" })).toThrow(/ENOENT/);
   });
 });
+
+describe("permessage-deflate", () => {
+  test("is offered only if it is asked for, and used only if the server accepts it", async () => {
+    const server = await serve();
+    const plain = connect(server.url);
+    const declined = connect(server.url, {}, { deflate: true });
+    await until(() => plain.isOpen && declined.isOpen);
+    const offers = server.peers.map((peer) => /^sec-websocket-extensions: (.*)\r$/im.exec(peer.request)?.[1]);
+    expect(offers.sort()).toEqual(["permessage-deflate; client_max_window_bits", undefined]);
+    expect([plain.socket.extensions, declined.socket.extensions]).toEqual(["", ""]);
+    declined.socket.send("x".repeat(2000));
+    await until(() => server.peers.some((peer) => peer.frames().length > 0));
+    expect(server.peers.flatMap((peer) => peer.frames())[0]).toMatchObject({ first: 0x81 });
+  });
+
+  test("compresses messages from the given size on, prepared ones, too", async () => {
+    const server = await serve((peer) =>
+      peer.stream.write(acceptance(peer.request, "Sec-WebSocket-Extensions: permessage-deflate\r\n")),
+    );
+    const client = connect(server.url, {}, { deflate: true });
+    await until(() => client.isOpen);
+    expect(client.socket.extensions).toBe("permessage-deflate");
+    client.socket.send("x".repeat(1023));
+    client.socket.send("x".repeat(1024));
+    client.socket.send(new PreparedFrame(new Uint8Array(2000)));
+    await until(() => server.peers[0]!.frames().length === 3);
+    const frames = server.peers[0]!.frames();
+    expect(frames.map((frame) => frame.first)).toEqual([0x81, 0xc1, 0xc2]);
+    expect(frames[1]!.payload.length).toBeLessThan(50);
+  });
+
+  test("with parameters that were not offered fails", async () => {
+    const server = await serve((peer) =>
+      peer.stream.write(acceptance(peer.request, "Sec-WebSocket-Extensions: permessage-deflate; fast\r\n")),
+    );
+    const client = connect(server.url, {}, { deflate: true });
+    await until(() => client.closes.length > 0);
+    expect(client.closes[0]!.reason).toContain("permessage-deflate");
+  });
+});

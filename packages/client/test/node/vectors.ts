@@ -21,7 +21,7 @@ export interface ResponseCase {
   offers_deflate: boolean;
   response: string;
   head_bytes_max?: number;
-  accepted?: { head_bytes: number; protocol: string | null; server: string | null };
+  accepted?: { head_bytes: number; protocol: string | null; server: string | null; deflate?: true };
   refused?: { error: string; status?: number; retry_after?: number };
   incomplete?: true;
 }

@@ -22,7 +22,14 @@ export type FrameErrorName =
   | "expected_continuation"
   | "close_payload"
   | "invalid_utf8"
+  | "invalid_deflate"
   | "message_too_large";
+
+/** Inflates the messages whose first frame has the first reserved bit. */
+export interface MessageInflater {
+  /** The message behind a payload. Throws a {@link FrameError} beyond `bytesMax`, and for what does not inflate. */
+  inflate(payload: Uint8Array, bytesMax: number): Buffer;
+}
 
 /** What a reader finds, in order. */
 export interface FrameSink {
@@ -48,7 +55,7 @@ export class FrameError extends Error {
 
   /** The close code for the broken rule. */
   get closeCode(): number {
-    if (this.rule === "invalid_utf8") return 1007;
+    if (this.rule === "invalid_utf8" || this.rule === "invalid_deflate") return 1007;
     return this.rule === "message_too_large" ? 1009 : 1002;
   }
 }
@@ -59,6 +66,9 @@ const EMPTY = Buffer.alloc(0);
 /** What decoding puts in the place of bytes that are not UTF-8, and what may stand in a text itself. */
 const REPLACEMENT = "\ufffd";
 const SPACE = 0x20;
+const RESERVED = 0x70;
+/** The bit of a compressed message (RFC 7692, section 6). */
+export const COMPRESSED = 0x40;
 
 /**
  * Reads the frames of one connection. A message that lies in one read costs no copy but the one into its string.
@@ -79,6 +89,9 @@ export class FrameReader {
   /** The kind of the fragmented message that is being read, 0 without one. */
   #messageKind = 0;
   #messageBytes = 0;
+  /** The message of the current frame is compressed. */
+  #isCompressed = false;
+  #inflater: MessageInflater | undefined;
   /** The received part of a message that does not lie in one read. The buffer has at most twice its size. */
   #parts: Buffer = EMPTY;
   #validator: TextDecoder | undefined;
@@ -90,6 +103,11 @@ export class FrameReader {
   constructor(messageBytesMax: number, sink: FrameSink) {
     this.#bytesMax = messageBytesMax;
     this.#sink = sink;
+  }
+
+  /** permessage-deflate was agreed on. */
+  inflateWith(inflater: MessageInflater): void {
+    this.#inflater = inflater;
   }
 
   /**
@@ -126,7 +144,10 @@ export class FrameReader {
       this.#missing = this.#length;
       return this.#continuePayload(chunk, start);
     }
-    if (this.#opcode === OPCODE.text) {
+    if (this.#isCompressed) {
+      this.#settle(chunk);
+      this.#sink.message(this.#inflated(chunk.subarray(start, end), this.#opcode === OPCODE.text));
+    } else if (this.#opcode === OPCODE.text) {
       for (let index = at; index < start; index += 1) chunk[index] = SPACE;
       this.#texts.push(start, end);
     } else {
@@ -162,7 +183,12 @@ export class FrameReader {
   #checkPartial(bytes: Buffer, at: number, available: number): void {
     const first = bytes[at]!;
     const opcode = first & 0x0f;
-    if ((first & 0x70) !== 0) throw new FrameError("reserved_bits");
+    const reserved = first & RESERVED;
+    if (reserved !== 0) {
+      const beginsMessage = opcode === OPCODE.text || opcode === OPCODE.binary;
+      const mayBeCompressed = this.#inflater !== undefined && beginsMessage;
+      if (reserved !== COMPRESSED || !mayBeCompressed) throw new FrameError("reserved_bits");
+    }
     if ((opcode > OPCODE.binary && opcode < OPCODE.close) || opcode > OPCODE.pong) {
       throw new FrameError("reserved_opcode");
     }
@@ -187,7 +213,11 @@ export class FrameReader {
     this.#opcode = first & 0x0f;
     this.#isFinal = (first & 0x80) !== 0;
     this.#length = lengthOf(bytes, at);
-    if (this.#opcode < OPCODE.close && this.#length > this.#bytesMax - this.#messageBytes) {
+    if (this.#opcode >= OPCODE.close) return;
+    if (this.#opcode !== OPCODE.continuation) this.#isCompressed = (first & COMPRESSED) !== 0;
+    // What does not compress gets a little longer (PROTOCOL 9.2 (5)).
+    const margin = this.#isCompressed ? Math.ceil(this.#bytesMax / 2048) + 64 : 0;
+    if (this.#length > this.#bytesMax + margin - this.#messageBytes) {
       throw new FrameError("message_too_large");
     }
   }
@@ -213,7 +243,7 @@ export class FrameReader {
     if (this.#opcode !== OPCODE.continuation) this.#messageKind = this.#opcode;
     const isEnd = isLast && this.#isFinal;
     const isText = this.#messageKind === OPCODE.text;
-    if (isText) this.#validate(part, isEnd);
+    if (isText && !this.#isCompressed) this.#validate(part, isEnd);
     this.#keep(part);
     if (!isEnd) return;
     this.#settle(chunk);
@@ -221,7 +251,14 @@ export class FrameReader {
     this.#parts = EMPTY;
     this.#messageKind = 0;
     this.#messageBytes = 0;
-    this.#sink.message(isText ? payload.toString("utf8") : payload);
+    if (this.#isCompressed) this.#sink.message(this.#inflated(payload, isText));
+    else this.#sink.message(isText ? payload.toString("utf8") : payload);
+  }
+
+  /** The message behind a compressed payload. */
+  #inflated(payload: Uint8Array, isText: boolean): Frame {
+    const message = this.#inflater!.inflate(payload, this.#bytesMax);
+    return isText ? decode(message, 0, message.length) : message;
   }
 
   /** Checks a part of a text, so that an error is seen before the message ends. */

@@ -1,6 +1,7 @@
 /** The HTTP/1.1 upgrade of the protocol's section 2, the client's side: the request, and a strict reader of the answer. */
 
 import { createHash } from "node:crypto";
+import { DEFLATE_OFFER, type DeflateParameters, readDeflateAnswer } from "./deflate.js";
 
 /** The longest head of an answer, and of all interim responses before it, in bytes: as for any other response (PROTOCOL 2.5). */
 export const HEAD_BYTES_MAX = 65_535;
@@ -40,8 +41,13 @@ export interface UpgradeRequest {
   key: string;
   /** Subprotocols to offer. */
   protocols: readonly string[];
+  /** Whether to offer permessage-deflate. */
+  offersDeflate?: boolean;
   headers: Readonly<Record<string, string>>;
 }
+
+/** What the answer depends on. */
+export type Asked = Pick<UpgradeRequest, "key" | "protocols" | "offersDeflate">;
 
 /** An answer that accepts the upgrade. */
 export interface Acceptance {
@@ -51,6 +57,8 @@ export interface Acceptance {
   protocol: string | undefined;
   /** The header `Server`, if the server sends it. */
   server: string | undefined;
+  /** What was agreed on, with permessage-deflate. */
+  deflate: DeflateParameters | undefined;
 }
 
 /** Why an answer is none: it was refused, is not HTTP, is too long, or does not fit the request. */
@@ -89,6 +97,7 @@ export function writeRequest(request: UpgradeRequest): string {
     `GET ${target} HTTP/1.1\r\nHost: ${host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n` +
     `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${request.key}\r\n`;
   if (protocols.length > 0) text += `Sec-WebSocket-Protocol: ${protocols.join(", ")}\r\n`;
+  if (request.offersDeflate) text += `Sec-WebSocket-Extensions: ${DEFLATE_OFFER}\r\n`;
   for (const [name, value] of Object.entries(headers)) {
     requireAllowed(TOKEN.test(name) && HEADER_VALUE.test(value), `header ${JSON.stringify(name)}`);
     if (OWN_HEADERS.has(name.toLowerCase())) {
@@ -117,7 +126,7 @@ export function acceptValue(key: string): string {
  */
 export function parseResponse(
   text: string,
-  request: Pick<UpgradeRequest, "key" | "protocols">,
+  request: Asked,
   nowMs: number,
   headBytesMax = HEAD_BYTES_MAX,
 ): Acceptance | Refusal | undefined {
@@ -199,11 +208,7 @@ function splitHeader(line: string): Header {
   return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).replace(/^[ \t]+|[ \t]+$/g, "")];
 }
 
-function acceptance(
-  headers: readonly Header[],
-  request: Pick<UpgradeRequest, "key" | "protocols">,
-  headBytes: number,
-): Acceptance | Refusal {
+function acceptance(headers: readonly Header[], request: Asked, headBytes: number): Acceptance | Refusal {
   const all = (name: string) => headers.filter((header) => header[0] === name).map((header) => header[1]);
   if (!all("upgrade").some((value) => value.toLowerCase() === "websocket")) {
     return refusal("not_accepted", "Upgrade is not websocket");
@@ -216,15 +221,20 @@ function acceptance(
   if (accepts.length !== 1 || accepts[0] !== acceptValue(request.key)) {
     return refusal("not_accepted", "Sec-WebSocket-Accept does not match");
   }
-  if (all("sec-websocket-extensions").length > 0) {
+  const extensions = all("sec-websocket-extensions");
+  if (extensions.length > (request.offersDeflate ? 1 : 0)) {
     return refusal("extensions", "the server chose an extension that was not offered");
+  }
+  const deflate = extensions[0] === undefined ? undefined : readDeflateAnswer(extensions[0]);
+  if (extensions.length > 0 && deflate === undefined) {
+    return refusal("extensions", "the server answered the offer of permessage-deflate with something else");
   }
   const protocols = all("sec-websocket-protocol");
   const protocol = protocols[0];
   if (protocols.length > 1 || (protocol !== undefined && !request.protocols.includes(protocol))) {
     return refusal("not_accepted", "the server chose a subprotocol that was not offered");
   }
-  return { kind: "accepted", headBytes, protocol, server: all("server")[0] };
+  return { kind: "accepted", headBytes, protocol, server: all("server")[0], deflate };
 }
 
 function refusedWith(status: number, words: string, headers: readonly Header[], nowMs: number): Refusal {

@@ -5,6 +5,7 @@ import * as net from "node:net";
 import { setImmediate } from "node:timers";
 import * as tls from "node:tls";
 import type { CloseInfo, Frame, OpenOptions, OutgoingFrame, Socket, SocketHandler } from "../../transport.js";
+import { DEFLATE, Deflater, Inflater } from "./deflate.js";
 import { CONTROL_BYTES_MAX, FrameError, FrameReader, isCloseCode, OPCODE } from "./frames.js";
 import { type Acceptance, parseResponse, writeRequest } from "./handshake.js";
 import { releaseSlab, type Slab } from "./slabs.js";
@@ -15,6 +16,8 @@ import { FrameWriter } from "./writer.js";
 export interface Settings {
   tls: tls.ConnectionOptions;
   localAddress: string | undefined;
+  /** With permessage-deflate, the shortest message that is compressed. */
+  deflateBytesMin: number | undefined;
   openTimeoutMs: number;
   closeTimeoutMs: number;
 }
@@ -27,6 +30,8 @@ export interface NodeSocket extends Socket {
   readonly protocol: string | undefined;
   /** `Server` of the answer, once the connection is open. */
   readonly server: string | undefined;
+  /** The extension in use, once the connection is open: `permessage-deflate`, or empty. */
+  readonly extensions: string;
   pause(): void;
   resume(): void;
 }
@@ -79,6 +84,7 @@ class Connection implements NodeSocket {
   #lastPing: Buffer | undefined;
   protocol: string | undefined;
   server: string | undefined;
+  extensions = "";
 
   constructor(options: OpenOptions, settings: Settings, handler: NodeSocketHandler) {
     this.#options = options;
@@ -98,6 +104,10 @@ class Connection implements NodeSocket {
       this.#fail(wordsOf(error));
       setImmediate(() => this.#finish());
     }
+  }
+
+  get #offersDeflate(): boolean {
+    return this.#settings.deflateBytesMin !== undefined;
   }
 
   get bufferedBytes(): number {
@@ -155,6 +165,7 @@ class Connection implements NodeSocket {
       target: url.pathname + url.search,
       key: this.#key,
       protocols: this.#options.protocols,
+      offersDeflate: this.#offersDeflate,
       headers: this.#options.headers,
     });
     const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
@@ -189,7 +200,7 @@ class Connection implements NodeSocket {
     this.#head += chunk.toString("latin1");
     const answer = parseResponse(
       this.#head,
-      { key: this.#key, protocols: this.#options.protocols },
+      { key: this.#key, protocols: this.#options.protocols, offersDeflate: this.#offersDeflate },
       Date.now(),
     );
     if (answer === undefined) return;
@@ -212,6 +223,11 @@ class Connection implements NodeSocket {
     this.#head = "";
     this.protocol = answer.protocol;
     this.server = answer.server;
+    if (answer.deflate !== undefined) {
+      this.extensions = DEFLATE;
+      this.#reader.inflateWith(new Inflater(answer.deflate));
+      this.#writer.deflateWith(new Deflater(answer.deflate), this.#settings.deflateBytesMin ?? 0);
+    }
     clearTimeout(this.#timer);
     this.#phase = "open";
     this.#handler.onOpen();

@@ -1,9 +1,14 @@
 /** Writer of RFC 6455 frames, the client's side: messages in, masked frames in slabs out, no I/O. */
 
 import { PreparedFrame } from "../prepared.js";
-import { CONTROL_BYTES_MAX, OPCODE } from "./frames.js";
+import { COMPRESSED, CONTROL_BYTES_MAX, OPCODE } from "./frames.js";
 import { applyMask, nextMask, writeMask } from "./masks.js";
 import { acquireSlab, LARGE_BYTES, newSlab, releaseSlab, type Slab, SMALL_BYTES } from "./slabs.js";
+
+/** Compresses messages, which then have the first reserved bit. */
+export interface MessageDeflater {
+  deflate(message: Uint8Array): Uint8Array;
+}
 
 /** Writes a part of a slab; the slab is free once `bytes` have been written. */
 export type WriteSlab = (bytes: Buffer, slab: Slab) => void;
@@ -22,6 +27,9 @@ export class FrameWriter {
   #at = 0;
   /** Whether the last turn needed a large slab, as the next one then does, too. */
   #isLarge = false;
+  #deflater: MessageDeflater | undefined;
+  /** The shortest message that is compressed. */
+  #deflateBytesMin = 0;
 
   constructor(write: WriteSlab) {
     this.#write = write;
@@ -32,8 +40,29 @@ export class FrameWriter {
     return this.#at;
   }
 
+  /** permessage-deflate was agreed on: messages of `bytesMin` bytes and more are compressed. */
+  deflateWith(deflater: MessageDeflater, bytesMin: number): void {
+    this.#deflater = deflater;
+    this.#deflateBytesMin = bytesMin;
+  }
+
   /** Adds a message. */
   message(frame: string | Uint8Array | PreparedFrame): void {
+    if (this.#deflater !== undefined) this.#deflated(this.#deflater, frame);
+    else this.#plain(frame);
+  }
+
+  #deflated(deflater: MessageDeflater, frame: string | Uint8Array | PreparedFrame): void {
+    const prepared = frame instanceof PreparedFrame ? frame : new PreparedFrame(frame);
+    if (prepared.bytes.length < this.#deflateBytesMin) {
+      this.#plain(frame);
+      return;
+    }
+    const opcode = prepared.isText ? OPCODE.text : OPCODE.binary;
+    this.#payload(COMPRESSED | opcode, deflater.deflate(prepared.bytes));
+  }
+
+  #plain(frame: string | Uint8Array | PreparedFrame): void {
     if (typeof frame === "string") this.#text(frame);
     else if (frame instanceof PreparedFrame) {
       this.#payload(frame.isText ? OPCODE.text : OPCODE.binary, frame.bytes);
