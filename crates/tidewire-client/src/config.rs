@@ -5,6 +5,7 @@ use crate::breaker::BreakerConfig;
 use crate::endpoints::{Choice, Endpoint};
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Config {
     pub signing: Option<Signing>,
     /// The policy for reconnecting after a lost connection; `None` to never reconnect. Default: without an end.
     pub reconnect: Option<Reconnect>,
+    /// The address of this machine to connect from. Default `None`: the system's choice.
+    pub source_address: Option<IpAddr>,
     /// The timeout of a connection attempt, from the first byte to `server_hello`. Default 10 s.
     pub connect_timeout: Duration,
     /// The timeout of subscriptions, publications, calls and other requests. Default 10 s.
@@ -195,6 +198,7 @@ impl Config {
             encryption: Encryption::Off,
             signing: None,
             reconnect: Some(Reconnect::default()),
+            source_address: None,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),

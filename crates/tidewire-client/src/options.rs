@@ -14,7 +14,7 @@ use tidewire_wire::format::Format;
 /// The names of all options. `urls`, a list of addresses or of pairs of an address and its weight, is the one that has
 /// to be there. `token` may be a text; what gives tokens is no JSON. `wait` is for who calls: whether to wait for the
 /// first session.
-pub const NAMES: [&str; 40] = [
+pub const NAMES: [&str; 41] = [
     "token",
     "token_placement",
     "token_name",
@@ -47,6 +47,7 @@ pub const NAMES: [&str; 40] = [
     "reorder_window_ms",
     "rate_limit",
     "client_version",
+    "source_address",
     "offline_queue",
     "queue_messages_max",
     "queue_bytes_max",
@@ -184,6 +185,14 @@ impl Options {
         config.rate_limit = self.flag("rate_limit", config.rate_limit)?;
         if let Some(version) = self.text("client_version")? {
             version.clone_into(&mut config.client_version);
+        }
+        if let Some(address) = self.text("source_address")? {
+            let parsed = address.parse().map_err(|_| {
+                configuration(format!(
+                    "source_address is {address:?}, which is no IP address"
+                ))
+            })?;
+            config.source_address = Some(parsed);
         }
         Ok(())
     }

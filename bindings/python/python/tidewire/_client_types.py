@@ -42,6 +42,9 @@ class ClientOptions(TypedDict, total=False):
     ping_interval_ms: int
     #: The name that the client gives itself. Default: `tidewire-client/` and the version.
     client_version: str
+    #: The address of this machine to connect from. Node: `localAddress` of `nodeTransport`.
+    #: Default: the system's choice.
+    source_address: str
     #: Wait for the first session, with one attempt per address. With `False` the client continues
     #: to try while the program does something else. Default: True.
     wait: bool

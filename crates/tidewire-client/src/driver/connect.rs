@@ -4,6 +4,7 @@ use crate::config::{Compression, Config, Tls, TokenPlacement};
 use crate::error::{Error, io_words};
 use crate::url::Url;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use tidewire_wire::handshake::client::{
     HEAD_BYTES_MAX, Offer, RequestHead, Response, ResponseError, parse_response,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
@@ -69,9 +70,7 @@ impl Connector {
     ) -> Result<Opened, Error> {
         let url = Url::parse(address)?;
         let reach = |error: io::Error| Error::connect(format!("{address}: {}", io_words(&error)));
-        let tcp = TcpStream::connect((url.host.as_str(), url.port))
-            .await
-            .map_err(reach)?;
+        let tcp = connect(config.source_address, &url).await.map_err(reach)?;
         tcp.set_nodelay(true).map_err(reach)?;
         let mut stream = match &self.tls {
             Some(connector) if url.is_secure => {
@@ -90,6 +89,30 @@ impl Connector {
                 deflate,
             })
     }
+}
+
+/// Connects by TCP, to one after another of the addresses that the name has.
+async fn connect(source: Option<IpAddr>, url: &Url) -> io::Result<TcpStream> {
+    let name = (url.host.as_str(), url.port);
+    let Some(source) = source else {
+        return TcpStream::connect(name).await;
+    };
+    let mut failure = io::Error::other(format!("it has no address that {source} can reach"));
+    for address in lookup_host(name).await? {
+        if address.is_ipv4() != source.is_ipv4() {
+            continue;
+        }
+        let socket = match source {
+            IpAddr::V4(_) => TcpSocket::new_v4()?,
+            IpAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.bind(SocketAddr::new(source, 0))?;
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 async fn upgrade(

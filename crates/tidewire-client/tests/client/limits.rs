@@ -253,3 +253,25 @@ async fn a_queued_publication_that_is_refused_blocks_no_other() {
     assert_eq!(code.await, refused.code());
     assert_eq!(client.queue_depth().messages, 0);
 }
+
+/// The address of this machine that the client connects from is the one of its configuration.
+#[tokio::test]
+async fn a_connection_comes_from_the_given_address() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (source, name) in [("127.0.0.2", "127.0.0.1"), ("127.0.0.3", "localhost")] {
+        let mut config = config(format!("ws://{name}:{port}/ws"));
+        config.source_address = Some(source.parse().unwrap());
+        let opening = tokio::spawn(connect_with(config));
+        let (_, peer) = listener.accept().await.unwrap();
+        assert_eq!(peer.ip().to_string(), source);
+        opening.abort();
+    }
+    let mut elsewhere = config(format!("ws://127.0.0.1:{port}/ws"));
+    elsewhere.source_address = Some("::1".parse().unwrap());
+    elsewhere.reconnect = None;
+    let refused = tidewire_client::Client::connect(elsewhere)
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("::1"), "{refused}");
+}
