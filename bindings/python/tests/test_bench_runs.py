@@ -129,7 +129,7 @@ def test_messages_may_be_compressed_or_encrypted(tmp_path: pathlib.Path, layer: 
 
 def test_formats_are_compared(tmp_path: pathlib.Path) -> None:
     report, _ = bench("--quick", "--test", "format-comparison", out=tmp_path)
-    assert [result["format"] for result in report["results"]] == ["json", "msgpack"]
+    assert [result["format"] for result in report["results"]] == ["json", "msgpack", "zlib"]
     assert report["results"][0]["ratio_to_json"] == 1.0
     assert all(accounted(result) for result in report["results"])
 

@@ -11,6 +11,8 @@ export interface Begin {
   layer: string;
   cookie_name?: string;
   authorities_pem?: string;
+  /** Addresses to connect from, in turn. */
+  sources?: string[];
   seed: number;
   connect_timeout_ms: number;
   pong_timeout_ms: number;
@@ -31,7 +33,7 @@ export interface Open {
 }
 
 /** How a message is written. */
-export type Encoding = "json" | "msgpack";
+export type Encoding = "json" | "msgpack" | "zlib";
 
 /** The messages of an activity. */
 export interface MessageKind {

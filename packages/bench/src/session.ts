@@ -6,6 +6,7 @@ import {
   type Frame,
   type NodeSocket,
   type NodeTransport,
+  type NodeTransportOptions,
   nodeTransport,
   type OutgoingFrame,
 } from "@tidewire/client/node";
@@ -181,29 +182,37 @@ export class Session {
 /** Opens connections to one server. */
 export class Opener {
   readonly #terms: Begin;
-  readonly #transport: NodeTransport;
+  /** One for each address to connect from. */
+  readonly #transports: NodeTransport[];
 
   constructor(terms: Begin, caFile: string | undefined) {
     this.#terms = terms;
-    this.#transport = nodeTransport(caFile === undefined ? {} : { caFile });
+    const options: NodeTransportOptions = caFile === undefined ? {} : { caFile };
+    if (terms.layer === "deflate") Object.assign(options, { deflate: true, deflateBytesMin: 0 });
+    const sources = terms.sources ?? [];
+    this.#transports = sources.map((localAddress) => nodeTransport({ ...options, localAddress }));
+    if (sources.length === 0) this.#transports.push(nodeTransport(options));
   }
 
   /** Opens a connection. Resolves when `server_ready` has arrived or, with the profile raw, after the upgrade. */
   open(number: number, token: string | undefined): Promise<Session> {
     return new Promise((resolve, reject) => {
       let session: Session | undefined;
-      const { url, profile, pong_timeout_ms, connect_timeout_ms } = this.#terms;
+      const { url, layer, profile, pong_timeout_ms, connect_timeout_ms } = this.#terms;
       const isRaw = profile === "raw";
       const become = (version: string | undefined) => {
         clearTimeout(patience);
         session = new Session(socket, number, version, pong_timeout_ms);
         resolve(session);
       };
-      const socket = this.#transport.open(
+      const socket = this.#transports[number % this.#transports.length]!.open(
         { url, protocols: [], headers: this.#headers(token), messageBytesMax: MESSAGE_BYTES_MAX },
         {
           onOpen: () => {
-            if (isRaw) become(socket.server);
+            if (layer === "deflate" && socket.extensions === "") {
+              reject(new Error("the server has not accepted permessage-deflate"));
+              socket.terminate();
+            } else if (isRaw) become(socket.server);
           },
           onMessages: (frames) => {
             if (session !== undefined) {

@@ -240,8 +240,8 @@ say("hello", {
   rss_bytes: process.memoryUsage.rss(),
   connections_max: Math.max(1, openFilesMax() - FILES_MARGIN),
   profiles: ["v1", "raw"],
-  encodings: ["json", "msgpack"],
-  layers: ["plain"],
+  encodings: ["json", "msgpack", "zlib"],
+  layers: ["plain", "deflate"],
   accepts_any_certificate: false,
 });
 beginBeats();

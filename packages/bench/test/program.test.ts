@@ -109,6 +109,25 @@ describe("all tests", () => {
     expect(result.replies).toMatchObject({ wrong: 0, missing: 0, doubled: 0, reordered: 0 });
   });
 
+  test("may be compressed, each message by permessage-deflate", async () => {
+    const { report } = await run("--quick", "--test", "echo", "--payload-bytes", "700", "--deflate");
+    const [result] = report.results;
+    expect(RIGHT, result.notes.join(" ")).toContain(result.verdict);
+    expect(result.extensions).toEqual(["permessage-deflate"]);
+    expect(result.messages.confirmed).toBe(result.messages.offered);
+    expect(result.replies).toMatchObject({ wrong: 0, missing: 0, doubled: 0, reordered: 0 });
+  });
+
+  test("compare the formats that the others have, too", async () => {
+    const { report } = await run("--quick", "--test", "format-comparison");
+    expect(report.results.map((result: { format: string }) => result.format)).toEqual([
+      "json",
+      "msgpack",
+      "zlib",
+    ]);
+    for (const result of report.results) expect(result.messages.delivered).toBe(result.messages.offered);
+  });
+
   test("take a URL, a token, the server's counters and a rate", async () => {
     const secret = "a secret of the tests, thirty-two bytes and more";
     const started = await startEngine("--jwt-secret", secret, "--app", "sink", "--ops-listen", "127.0.0.1:0");
@@ -222,7 +241,7 @@ describe("a mistake in the command line", () => {
     [["--processes", "0"], /a number from 1/],
     [["--messages", "none"], /made or prepared/],
     [["--test", "fanout"], /fan-out/],
-    [["--deflate", "--quick"], /typescript client has no layer `deflate`, only: [a-z, ]+\n$/],
+    [["--encrypt", "--quick"], /typescript client has no layer `encryption`, only: [a-z, ]+\n$/],
     [["http://localhost/"], /ws:\/\/ or wss:\/\//],
     [
       ["--program", "/nonexistent/tidewire"],

@@ -367,9 +367,11 @@ fn read(stdout: impl Read, said: &Sender<Word>) {
         if !matches!(read, Ok(1..)) {
             return;
         }
-        let word = serde_json::from_slice(&line).unwrap_or_else(|error| Word::Failed {
+        let value = serde_json::from_slice(&line).map_err(|error| error.to_string());
+        let word = value.and_then(|value| Word::of(&value));
+        let word = word.unwrap_or_else(|fault| Word::Failed {
             reason: format!(
-                "it wrote a line that is no word of the contract ({error}): {}",
+                "it wrote a line that is no word of the contract ({fault}): {}",
                 String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES_MAX)]).trim_end()
             ),
         });

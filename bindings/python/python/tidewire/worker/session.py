@@ -25,6 +25,8 @@ class Terms:
     layer: str
     seed: int
     cookie_name: str | None
+    #: Addresses to connect from, in turn.
+    sources: list[str]
     #: A file with the authorities to trust.
     ca: str | None
     connect_timeout_s: float
@@ -115,7 +117,11 @@ class Session:
 
 async def open_session(terms: Terms, number: int, token: str | None, encoding: str) -> Session:
     """A connection that is ready."""
-    options: dict[str, Any] = {"format": encoding, "reconnect": False}
+    # The client compresses what has 1,024 bytes and more.
+    layers = {"format": "json", "compression": "zlib"} if encoding == "zlib" else {"format": encoding}
+    options: dict[str, Any] = {**layers, "reconnect": False}
+    if terms.sources:
+        options["source_address"] = terms.sources[number % len(terms.sources)]
     if token is not None:
         options["token"] = token
     if terms.cookie_name is not None:

@@ -32,7 +32,7 @@ fn served(mut server: Running) -> u64 {
 }
 
 /// Starts a load; its report is in the folder when it ends.
-fn start(url: &str, folder: &Path, plan: &[&str]) -> Child {
+pub(super) fn start(url: &str, folder: &Path, plan: &[&str]) -> Child {
     let mut command = tidewire(&[&["load", url], plan].concat());
     command.args(["--quiet", "--out"]).arg(folder);
     command.stdout(Stdio::null()).spawn().unwrap()
@@ -40,7 +40,7 @@ fn start(url: &str, folder: &Path, plan: &[&str]) -> Child {
 
 /// The result of a load, whose figures are right, however fast it was.
 #[track_caller]
-fn load(url: &str, plan: &[&str]) -> Value {
+pub(super) fn load(url: &str, plan: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let mut command = tidewire(&[&["load", url], plan].concat());
     command.args(["--quiet", "--out"]).arg(folder.path());
@@ -50,7 +50,7 @@ fn load(url: &str, plan: &[&str]) -> Value {
 }
 
 /// Requests of a result with this outcome.
-fn count(result: &Value, outcome: &str) -> u64 {
+pub(super) fn count(result: &Value, outcome: &str) -> u64 {
     result["requests"][outcome].as_u64().unwrap()
 }
 

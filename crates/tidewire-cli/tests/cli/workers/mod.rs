@@ -1,5 +1,6 @@
 //! `tidewire bench` with workers that are processes: on this machine, over SSH, and such as speak the contract badly.
 
+mod hosts;
 mod load;
 mod ssh;
 mod support;

@@ -173,9 +173,9 @@ impl Subject {
             let text = self.lines.recv_timeout(left);
             let text =
                 text.map_err(|_| format!("no `{say}` came within {PATIENCE:?}, or it ended"))?;
-            let wrong = |error: serde_json::Error| format!("{text}: {error}");
-            let value: Value = serde_json::from_str(&text).map_err(wrong)?;
-            Word::deserialize(&value).map_err(wrong)?;
+            let value: Value =
+                serde_json::from_str(&text).map_err(|error| format!("{text}: {error}"))?;
+            Word::of(&value).map_err(|fault| format!("{text}: {fault}"))?;
             if value["say"] == say {
                 return match unmet(&Value::Object(wanted.clone()), &value) {
                     None => Ok(value),

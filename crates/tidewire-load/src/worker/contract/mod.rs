@@ -14,7 +14,7 @@ pub const CONTRACT: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::orders::Order;
-    use super::words::Word;
+    use super::words::{COUNT_MAX, Word};
     use crate::accounting::failure::{Failure, NAMED};
     use serde_json::Value;
 
@@ -30,13 +30,29 @@ mod tests {
             let written = if shown.get("do").is_some() {
                 serde_json::to_value(serde_json::from_str::<Order>(line).unwrap())
             } else {
-                serde_json::to_value(serde_json::from_str::<Word>(line).unwrap())
+                serde_json::to_value(Word::of(&shown).unwrap())
             };
             let written = written.unwrap();
             for name in shown.as_object().unwrap().keys() {
                 assert!(written.get(name).is_some(), "{name} of {line}");
             }
         }
+    }
+
+    #[test]
+    fn a_worker_counts_to_two_to_the_53_and_has_any_clock() {
+        let word = |text: &str| Word::of(&serde_json::from_str(text).unwrap());
+        let most = COUNT_MAX;
+        assert!(word(&format!(r#"{{"say":"live","offered":{most}}}"#)).is_ok());
+        assert!(word(r#"{"say":"clock","id":1,"clock_ns":9223372036854775807}"#).is_ok());
+        for text in [
+            format!(r#"{{"say":"live","offered":{}}}"#, most + 1),
+            r#"{"say":"opened","latency":[[1,18446744073709551615]]}"#.to_owned(),
+        ] {
+            let fault = word(&text).unwrap_err();
+            assert!(fault.ends_with("is more than 2^53"), "{fault}");
+        }
+        assert!(word(r#"{"say":"nothing"}"#).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Words: the lines that a worker sends to its controller.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::figures::{LiveFigures, OpenedFigures, RanFigures};
 use super::load::{Counted, Loading};
@@ -45,6 +46,34 @@ pub enum Word {
         /// The reason, for a person.
         reason: String,
     },
+}
+
+/// The largest number that a worker may count to: the largest that every JSON library keeps. The figures of many workers
+/// can then be added up.
+pub const COUNT_MAX: u64 = 1 << 53;
+
+impl Word {
+    /// Reads the JSON object of a line.
+    ///
+    /// # Errors
+    /// It is no word of the contract, or a figure of it is larger than [`COUNT_MAX`]. The text is for a person.
+    pub fn of(value: &Value) -> Result<Self, String> {
+        let word = Self::deserialize(value).map_err(|error| error.to_string())?;
+        let is_clock = matches!(word, Self::Clock { .. });
+        match largest(value).filter(|count| *count > COUNT_MAX && !is_clock) {
+            Some(count) => Err(format!("{count} is more than 2^53")),
+            None => Ok(word),
+        }
+    }
+}
+
+/// The largest whole number in it.
+fn largest(value: &Value) -> Option<u64> {
+    match value {
+        Value::Array(values) => values.iter().filter_map(largest).max(),
+        Value::Object(fields) => fields.values().filter_map(largest).max(),
+        _ => value.as_u64(),
+    }
 }
 
 /// A worker's introduction.
