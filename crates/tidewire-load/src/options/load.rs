@@ -125,6 +125,12 @@ pub struct LoadOptions {
     pub workers: Option<WorkerOptions>,
 }
 
+impl From<&str> for LoadOptions {
+    fn from(url: &str) -> Self {
+        Self::new(url)
+    }
+}
+
 impl LoadOptions {
     /// The defaults for a URL.
     #[must_use]

@@ -1,7 +1,6 @@
 //! Options: the user's input, parsed into the values of a plan.
 
 pub mod body;
-pub mod builder;
 mod checks;
 mod contents;
 pub mod conversation;
@@ -16,6 +15,7 @@ mod proxy;
 pub mod quantity;
 pub mod request;
 mod retry;
+pub mod run;
 pub mod scenario;
 pub mod spec;
 pub mod table;

@@ -446,13 +446,13 @@ fn expectations_are_kept_or_broken_and_end_a_load_early() {
         ..Conduct::default()
     });
     let url = format!("http://{}/", server.address());
-    let outcome = Load::new(&url)
-        .requests(50)
-        .connections(2)
-        .expect("errors<1%")
-        .unwrap()
-        .run()
-        .unwrap();
+    let options = LoadOptions {
+        requests: Some(50),
+        connections: 2,
+        expectations: vec!["errors<1%".parse().unwrap()],
+        ..LoadOptions::new(&url)
+    };
+    let outcome = Load::new(options).run().unwrap();
     assert!(!outcome.is_as_expected());
     assert_eq!(outcome.failed(), 50);
     assert_eq!(
@@ -477,8 +477,10 @@ fn expectations_are_kept_or_broken_and_end_a_load_early() {
 #[test]
 fn an_interrupted_load_has_a_partial_report() {
     let server = test_server(Conduct::default());
-    let load =
-        Load::new(&format!("http://{}/", server.address())).duration(Duration::from_secs(60));
+    let load = Load::new(LoadOptions {
+        duration: Some(Duration::from_secs(60)),
+        ..LoadOptions::new(&format!("http://{}/", server.address()))
+    });
     let stop = load.stop_flag();
     let outcome = load
         .on_progress(move |live| {
@@ -501,7 +503,7 @@ fn connecting_can_be_interrupted() {
     let mut options = options(&format!("https://{}/", mute.local_addr().unwrap()), 10);
     options.tls.insecure = true;
     options.timeouts.connect_ms = 600_000;
-    let load = Load::with_options(options);
+    let load = Load::new(options);
     let stop = load.stop_flag();
     let outcome = load
         .on_progress(move |_| stop.store(true, Ordering::Relaxed))

@@ -34,10 +34,12 @@ fn nothing_is_as_expected_if_nobody_was_connected() {
         "failed<1",
     ];
     for scheme in ["http", "ws"] {
-        let mut load = Load::new(&format!("{scheme}://{}/", unused_address()));
-        for text in texts {
-            load = load.connections(2).requests(5).expect(text).unwrap();
-        }
+        let load = Load::new(LoadOptions {
+            connections: 2,
+            requests: Some(5),
+            expectations: texts.map(|text| text.parse().unwrap()).into(),
+            ..LoadOptions::new(&format!("{scheme}://{}/", unused_address()))
+        });
         let outcome = load.run().unwrap();
         assert!(!outcome.is_as_expected());
         assert_eq!(outcome.exit_code(), 1);
