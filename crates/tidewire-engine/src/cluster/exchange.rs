@@ -9,6 +9,7 @@ mod control;
 mod filling;
 mod nodes;
 mod parcels;
+mod parts;
 mod presence_changes;
 mod remembered_producers;
 mod remote_calls;
@@ -21,6 +22,7 @@ pub(crate) use self::control::CONTROL;
 use self::control::Orders;
 use self::filling::Fillings;
 use self::nodes::Nodes;
+use self::parts::{Asked, Interest, Life, Partition};
 use self::remote_calls::OpenCalls;
 use self::remote_groups::GroupsInUse;
 use crate::cluster::Neighbour;
@@ -55,41 +57,22 @@ impl std::fmt::Debug for Server {
 pub(crate) struct Exchange {
     pub(crate) link: Link,
     broker: Arc<ClusterBroker>,
-    /// The links of the other partitions of this server.
-    siblings: Arc<Siblings>,
-    /// Their permission for this one.
-    allowed: Allowed,
-    /// The time of the last look at them.
-    looked_ms: u64,
+    /// The other partitions of this server.
+    partition: Partition,
     hub: Weak<Hub>,
     server: Option<Server>,
     orders: Orders,
-    /// Commands of this server that are not acknowledged.
-    told: HashMap<u64, (Ticket, usize)>,
-    /// Of the last operation.
-    number: u64,
-    publications: HashMap<u64, (Ticket, usize)>,
-    forgotten: HashMap<u64, (Arc<str>, Ticket)>,
-    /// Producers that are opened, or whose numbers are remembered.
-    producers: HashMap<u64, Ticket>,
-    fillings: Fillings,
-    /// The topics that somebody waits for, in the order of their time.
-    awaited: VecDeque<(u64, Arc<str>)>,
-    /// Topics without interest, to be let go.
-    idle: VecDeque<(u64, Arc<str>)>,
-    wait_ms: u64,
-    health: Health,
-    outage: Outage,
-    /// When the health was reported last.
-    told_ms: u64,
-    /// When leaving ends, also if the broker does not answer.
-    leaves_ms: Option<u64>,
+    /// What the broker has been asked and has not answered.
+    asked: Asked,
+    /// The topics that subscribers wait for, and those that nobody needs.
+    interest: Interest,
+    /// The health of the broker, and the end of this link.
+    life: Life,
     nodes: Nodes,
     calls: OpenCalls,
     groups: GroupsInUse,
     complaints: Complaints,
     agreement: Agreement,
-    away: Away,
 }
 
 impl Exchange {
@@ -102,31 +85,39 @@ impl Exchange {
         Self {
             link,
             broker,
-            siblings,
-            allowed: Allowed::Nothing,
-            looked_ms: 0,
+            partition: Partition {
+                siblings,
+                allowed: Allowed::Nothing,
+                looked_ms: 0,
+            },
             hub: Weak::new(),
             server: None,
             orders: Orders::default(),
-            told: HashMap::new(),
-            number: 0,
-            publications: HashMap::new(),
-            forgotten: HashMap::new(),
-            producers: HashMap::new(),
-            fillings: Fillings::default(),
-            awaited: VecDeque::new(),
-            idle: VecDeque::new(),
-            wait_ms,
-            health: Health::default(),
-            outage: Outage::before_first_answer(),
-            told_ms: 0,
-            leaves_ms: None,
+            asked: Asked {
+                told: HashMap::new(),
+                number: 0,
+                publications: HashMap::new(),
+                forgotten: HashMap::new(),
+                producers: HashMap::new(),
+            },
+            interest: Interest {
+                fillings: Fillings::default(),
+                awaited: VecDeque::new(),
+                idle: VecDeque::new(),
+                wait_ms,
+            },
+            life: Life {
+                health: Health::default(),
+                outage: Outage::before_first_answer(),
+                told_ms: 0,
+                leaves_ms: None,
+                away: Away::new(lost_close_ms),
+            },
             nodes: Nodes::default(),
             calls: OpenCalls::default(),
             groups: GroupsInUse::default(),
             complaints: Complaints::default(),
             agreement: Agreement::default(),
-            away: Away::new(lost_close_ms),
         }
     }
 
@@ -144,7 +135,7 @@ impl Exchange {
     /// Whether this server is gone from the cluster, or the broker has not answered in time. It
     /// leaves with the first call.
     pub(crate) fn has_left(&mut self, now: Now) -> bool {
-        let until_ms = *self.leaves_ms.get_or_insert_with(|| {
+        let until_ms = *self.life.leaves_ms.get_or_insert_with(|| {
             self.link.leave(now);
             now.ms + LEAVE_MS
         });
@@ -172,8 +163,8 @@ impl Exchange {
         self.end_calls(now);
         self.tick_groups(now);
         self.forget_idle(now);
-        if now.ms >= self.told_ms + TELL_MS {
-            self.told_ms = now.ms;
+        if now.ms >= self.life.told_ms + TELL_MS {
+            self.life.told_ms = now.ms;
             self.note_away(now);
             self.tell_health();
             self.tell_clients(now);
@@ -185,20 +176,22 @@ impl Exchange {
     /// When there is something to do although nothing happens, on the clock of [`Now::ms`].
     pub(crate) fn deadline_ms(&self) -> Option<u64> {
         let first = |queue: &VecDeque<(u64, Arc<str>)>| queue.front().map(|(at_ms, _)| *at_ms);
-        let looks_ms = (self.allowed != Allowed::Use).then_some(self.looked_ms + LOOK_MS);
+        let looks_ms =
+            (self.partition.allowed != Allowed::Use).then_some(self.partition.looked_ms + LOOK_MS);
         [
             looks_ms,
             self.link.deadline_ms(),
-            first(&self.awaited),
-            first(&self.idle),
-            self.leaves_ms,
+            first(&self.interest.awaited),
+            first(&self.interest.idle),
+            self.life.leaves_ms,
             self.calls.deadline_ms(),
             self.orders.deadline_ms(),
             self.groups.deadline_ms(),
             // It is checked together with the next report of the health, not earlier.
-            self.away
+            self.life
+                .away
                 .deadline_ms()
-                .map(|at_ms| at_ms.max(self.told_ms + TELL_MS)),
+                .map(|at_ms| at_ms.max(self.life.told_ms + TELL_MS)),
         ]
         .into_iter()
         .flatten()
@@ -207,13 +200,15 @@ impl Exchange {
 
     /// The partitions of a server join its cluster together.
     fn look_at_siblings(&mut self, now: Now) {
-        self.looked_ms = now.ms;
+        self.partition.looked_ms = now.ms;
         let partition = self.link.partition();
         let topics = self.link.topics() as u64;
-        self.siblings.note(partition, self.link.standing(), topics);
-        if self.allowed != Allowed::Use {
-            self.allowed = self.siblings.allowed(partition);
-            self.link.allow(self.allowed);
+        self.partition
+            .siblings
+            .note(partition, self.link.standing(), topics);
+        if self.partition.allowed != Allowed::Use {
+            self.partition.allowed = self.partition.siblings.allowed(partition);
+            self.link.allow(self.partition.allowed);
         }
     }
 
@@ -224,8 +219,8 @@ impl Exchange {
     }
 
     fn next_number(&mut self) -> u64 {
-        self.number += 1;
-        self.number
+        self.asked.number += 1;
+        self.asked.number
     }
 
     fn obey(&mut self, command: Command, now: Now) {
@@ -255,14 +250,16 @@ impl Exchange {
             Command::Forget(topic, ticket) => {
                 let number = self.next_number();
                 self.link.forget(number, &topic, now);
-                self.forgotten.insert(number, (topic, ticket));
+                self.asked.forgotten.insert(number, (topic, ticket));
             }
         }
     }
 
     fn publish(&mut self, order: &OwnedOrder, ticket: Ticket, now: Now) {
         let number = self.next_number();
-        self.publications.insert(number, (ticket, order.bytes()));
+        self.asked
+            .publications
+            .insert(number, (ticket, order.bytes()));
         let mut also = Vec::new();
         let draft = order.link_draft(self.link.node(), &mut also);
         let history = order.keeps_history.then(|| keep(order.publications_max));
@@ -272,7 +269,7 @@ impl Exchange {
 
     /// Somebody waits for a topic: it is made live, and read if it is.
     fn prepare(&mut self, topic: &Arc<str>, now: Now) {
-        let until_ms = now.ms + self.wait_ms;
+        let until_ms = now.ms + self.interest.wait_ms;
         let (mut is_awaited, mut is_filling) = (false, false);
         if let Some(mirror) = self.broker.mirrors().topics.get_mut(topic) {
             mirror.is_asked_for = false;
@@ -285,7 +282,9 @@ impl Exchange {
             is_filling = mirror.filling.is_some() || mirror.waits_to_fill;
         }
         if is_awaited {
-            self.awaited.push_back((until_ms, Arc::clone(topic)));
+            self.interest
+                .awaited
+                .push_back((until_ms, Arc::clone(topic)));
         }
         self.want(topic, now);
         if !is_filling {
@@ -332,12 +331,12 @@ impl Exchange {
             }
             mirror.idle_at_ms = Some(at_ms);
         }
-        self.idle.push_back((at_ms, topic));
+        self.interest.idle.push_back((at_ms, topic));
     }
 
     /// Forgets topics that nobody has wanted for some time.
     fn forget_idle(&mut self, now: Now) {
-        while let Some((at_ms, topic)) = pop_due(&mut self.idle, now) {
+        while let Some((at_ms, topic)) = pop_due(&mut self.interest.idle, now) {
             let mut mirrors = self.broker.mirrors();
             let Some(mirror) = mirrors.topics.get_mut(&topic) else {
                 continue;
@@ -347,7 +346,9 @@ impl Exchange {
             }
             if !mirror.waiting.is_empty() {
                 mirror.idle_at_ms = Some(now.ms + IDLE_MS);
-                self.idle.push_back((now.ms + IDLE_MS, Arc::clone(&topic)));
+                self.interest
+                    .idle
+                    .push_back((now.ms + IDLE_MS, Arc::clone(&topic)));
             } else {
                 mirrors.topics.remove(&topic);
                 drop(mirrors);
@@ -364,7 +365,7 @@ impl Exchange {
 
     /// Refuses those who have waited long enough.
     fn end_waiting(&mut self, now: Now) {
-        while let Some((_, topic)) = pop_due(&mut self.awaited, now) {
+        while let Some((_, topic)) = pop_due(&mut self.interest.awaited, now) {
             let overdue = self.broker.mirrors().take_overdue(&topic, Some(now.ms));
             refuse(overdue, Refusal::Unavailable);
         }
@@ -379,11 +380,11 @@ impl Exchange {
     fn handle_event(&mut self, event: Event, now: Now) {
         match event {
             Event::Published { number, outcome } => {
-                if let Some((ticket, bytes)) = self.told.remove(&number) {
+                if let Some((ticket, bytes)) = self.asked.told.remove(&number) {
                     self.broker.commands.settle(bytes);
                     ticket.settle(outcome.map(|_| Done::Told).map_err(convert::refusal));
                 }
-                if let Some((ticket, bytes)) = self.publications.remove(&number) {
+                if let Some((ticket, bytes)) = self.asked.publications.remove(&number) {
                     self.broker.commands.settle(bytes);
                     let done = outcome.map(|placed| Done::Published(convert::published(placed)));
                     ticket.settle(done.map_err(convert::refusal));
@@ -450,7 +451,7 @@ impl Exchange {
         number: u64,
         outcome: Result<Option<redis::Position>, redis::Refusal>,
     ) {
-        let Some((topic, ticket)) = self.forgotten.remove(&number) else {
+        let Some((topic, ticket)) = self.asked.forgotten.remove(&number) else {
             return;
         };
         if let Ok(Some(head)) = outcome {

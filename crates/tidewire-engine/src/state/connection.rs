@@ -42,7 +42,7 @@ pub(crate) struct ConnectionState {
     pub(crate) ending: Ending,
     /// The protocol's own state; without version 1, only its idle clock is used.
     pub(crate) session: ServerSession,
-    /// What it is limited by and charged for.
+    /// Its limits, and what it is charged for.
     pub(crate) limits: ConnectionLimits,
     /// What its messages have asked for.
     pub(crate) work: OpenWork,
@@ -77,7 +77,7 @@ pub(crate) struct Ending {
     pub(crate) ended: Option<CloseReason>,
 }
 
-/// What a connection is limited by and charged for.
+/// The limits of a connection, and what it is charged for.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimits {
     pub(crate) bucket: TokenBucket,

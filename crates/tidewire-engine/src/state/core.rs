@@ -30,7 +30,7 @@ pub(crate) struct Core {
     pub(crate) setup: Reader<Setup>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) rng: StdRng,
-    /// Working memory of the layers between messages and frames.
+    /// The memory in which messages are compressed and decrypted.
     pub(crate) codec: Codec,
     pub(crate) draining: bool,
     pub(crate) topics: LocalTopics,
@@ -42,13 +42,13 @@ pub(crate) struct Core {
     pub(crate) marks: TopicRates,
     /// Sessions whose rights are being checked.
     pub(crate) rights_checks: VecDeque<ConnectionId>,
-    /// What this turn has done.
+    /// The work of this turn.
     pub(crate) turn: Turn,
     /// The sessions that have ended.
     pub(crate) leaving: Leaving,
 }
 
-/// Working memory of the layers between messages and frames, of all connections of a shard.
+/// The memory in which a shard compresses and decrypts the messages of all its connections.
 #[derive(Debug)]
 pub(crate) struct Codec {
     pub(crate) inflater: Inflater,
@@ -72,7 +72,7 @@ pub(crate) struct Leaving {
     pub(crate) ended_sessions: EndedSessions,
 }
 
-/// What a turn of a shard has done, and what it leaves.
+/// The work that a shard has done in a turn, and what it has left.
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// A job has to wait for the clock.

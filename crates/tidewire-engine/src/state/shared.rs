@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Option<Arc<Backend>>,
     /// Where spans go, if there are any.
     pub(crate) traces: Option<Arc<dyn TraceSink>>,
-    /// Who has used how much.
+    /// What each owner uses.
     pub(crate) charges: Charges,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
@@ -54,13 +54,13 @@ pub(crate) struct Shared {
     pub(crate) hosts: HostGuard,
     /// The limits of the log lines that strangers cause.
     pub(crate) lines: Arc<LineLimits>,
-    /// What the program has set.
+    /// The functions that the program has set.
     pub(crate) functions: ProgramFunctions,
-    /// How far the server is.
+    /// The stage of the server: starting, serving, draining, stopped.
     pub(crate) life: Life,
 }
 
-/// Who has used how much of the server.
+/// What each owner uses of the server.
 #[derive(Debug)]
 pub(crate) struct Charges {
     pub(crate) owners: Owners,
@@ -73,7 +73,7 @@ pub(crate) struct Charges {
     pub(crate) presence_budgets: OwnerBudgets,
 }
 
-/// What the program that the server runs in has set.
+/// The functions that the program of the server has set.
 #[derive(Debug)]
 pub(crate) struct ProgramFunctions {
     /// The function that reads the configuration again, if the program has set it.
@@ -81,7 +81,7 @@ pub(crate) struct ProgramFunctions {
     pub(crate) settings: OnceLock<SettingsFunction>,
 }
 
-/// How far a server is, from its start to its end.
+/// The stage of a server, from its start to its end.
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) draining: AtomicBool,

@@ -60,8 +60,8 @@ impl Away {
 impl Exchange {
     /// Looks whether the broker answers, and for how long it has not.
     pub(super) fn note_away(&mut self, now: Now) {
-        let away = &mut self.away;
-        if self.health.is_connected {
+        let away = &mut self.life.away;
+        if self.life.health.is_connected {
             *away = Away {
                 closings: away.closings,
                 was_there: true,
@@ -80,15 +80,15 @@ impl Exchange {
 
     /// Notifies the clients of this server when the broker has been silent for some time, and when it is back.
     pub(super) fn tell_clients(&mut self, now: Now) {
-        let (away, partition) = (&mut self.away, self.link.partition());
+        let (away, partition) = (&mut self.life.away, self.link.partition());
         let silent_ms = away.silent_since_ms.map(|since_ms| now.ms - since_ms);
-        let was_away = self.siblings.is_away(partition);
+        let was_away = self.partition.siblings.is_away(partition);
         let is_silent = silent_ms.is_some_and(|ms| ms >= TOLD_AFTER_MS || was_away);
-        self.siblings.set_away(partition, is_silent);
+        self.partition.siblings.set_away(partition, is_silent);
         if !partition.is_first() {
             return;
         }
-        let is_away = self.siblings.is_any_away();
+        let is_away = self.partition.siblings.is_any_away();
         if is_away != away.is_told
             && let Some(server) = &self.server
         {
@@ -102,7 +102,7 @@ impl Exchange {
     /// servers that reach it: once in an outage, because it may be away for all servers. Call it after the health of the
     /// broker was reported: sessions that end read there how long the broker has been away.
     pub(super) fn end_cut_off(&mut self, now: Now) {
-        let away = &mut self.away;
+        let away = &mut self.life.away;
         let is_due = away.closes_ms().is_some_and(|at_ms| at_ms <= now.ms);
         let is_first = self.link.partition().is_first();
         let Some(server) = self.server.as_ref().filter(|_| is_due && is_first) else {

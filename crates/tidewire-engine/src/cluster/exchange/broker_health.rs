@@ -7,10 +7,10 @@ use tidewire_redis::{Health, Problems};
 
 impl Exchange {
     pub(super) fn note_health(&mut self, health: Health) {
-        match (self.health.is_connected, health.is_connected) {
+        match (self.life.health.is_connected, health.is_connected) {
             (false, true) => {
-                self.away.note_answer();
-                self.outage = Outage::after_answer();
+                self.life.away.note_answer();
+                self.life.outage = Outage::after_answer();
                 tracing::info!(
                     partition = self.partition_name(),
                     version = health.version.as_deref(),
@@ -18,7 +18,7 @@ impl Exchange {
                     "the broker answers",
                 );
             }
-            (_, false) if self.outage.is_new(health.reason.as_deref()) => tracing::warn!(
+            (_, false) if self.life.outage.is_new(health.reason.as_deref()) => tracing::warn!(
                 partition = self.partition_name(),
                 reason = health.reason.as_deref(),
                 "the broker does not answer",
@@ -26,12 +26,12 @@ impl Exchange {
             _ => {}
         }
         if let Some(warning) = &health.warning
-            && health.warning != self.health.warning
+            && health.warning != self.life.health.warning
         {
             tracing::warn!(%warning, "the broker works, but its settings should be changed");
         }
-        log_problems(&self.health.problems, &health.problems);
-        self.health = health;
+        log_problems(&self.life.health.problems, &health.problems);
+        self.life.health = health;
         self.tell_health();
     }
 
@@ -44,13 +44,13 @@ impl Exchange {
     /// Reports the health of the broker to the shards' side.
     pub(super) fn tell_health(&self) {
         let counters = self.link.counters();
-        let health = &self.health;
+        let health = &self.life.health;
         self.broker.set_health(BrokerHealth {
             is_connected: health.is_connected,
             version: health.version.clone(),
             reason: health.reason.clone(),
             warning: health.warning.clone(),
-            away_ms: self.away.for_ms,
+            away_ms: self.life.away.for_ms,
             problems: problems(&health.problems),
             partitions: Vec::new(),
             nodes: self.nodes.list.clone(),
@@ -83,7 +83,7 @@ impl Exchange {
                 ("other_forms", counters.other_forms),
                 ("unreadable", counters.unreadable),
                 ("clock_steps", counters.clock_steps),
-                ("closings", self.away.closings),
+                ("closings", self.life.away.closings),
             ],
         });
     }

@@ -86,7 +86,8 @@ impl Exchange {
     /// Sends a command to the other servers.
     pub(super) fn tell(&mut self, json: &[u8], ticket: Ticket, now: Now) {
         let number = self.next_number();
-        self.told
+        self.asked
+            .told
             .insert(number, (ticket, json.len() + COMMAND_BYTES));
         let draft = Draft {
             category: redis::Category::Update,

@@ -36,35 +36,35 @@ impl Exchange {
             mirror.is_complete() && !mirror.waiting.is_empty() && mirror.filling.is_none()
         });
         let bytes = mirrors.filling_bytes_max(topic);
-        let filling = match must_read && self.fillings.has_room(bytes) {
+        let filling = match must_read && self.interest.fillings.has_room(bytes) {
             true => mirrors.begin_filling(topic),
             false => None,
         };
         if must_read && filling.is_none() && mirrors.wait_to_fill(topic) {
-            self.fillings.waiting.push_back(Arc::clone(topic));
+            self.interest.fillings.waiting.push_back(Arc::clone(topic));
         }
         drop(mirrors);
         for ticket in ready {
             ticket.settle(Ok(Done::Prepared));
         }
         if let Some(filling) = filling {
-            self.fillings.room.insert(filling, bytes);
+            self.interest.fillings.room.insert(filling, bytes);
             self.read_on(topic, filling, None, now);
         }
     }
 
     /// A reading has ended; others have room.
     fn end_filling(&mut self, filling: u64, now: Now) {
-        self.fillings.room.remove(&filling);
-        while self.fillings.has_room(0)
-            && let Some(topic) = self.fillings.waiting.pop_front()
+        self.interest.fillings.room.remove(&filling);
+        while self.interest.fillings.has_room(0)
+            && let Some(topic) = self.interest.fillings.waiting.pop_front()
         {
-            let before = self.fillings.waiting.len();
+            let before = self.interest.fillings.waiting.len();
             if let Some(mirror) = self.broker.mirrors().topics.get_mut(&topic) {
                 mirror.waits_to_fill = false;
             }
             self.answer_ready(&topic, now);
-            if self.fillings.waiting.len() > before {
+            if self.interest.fillings.waiting.len() > before {
                 // It has no room yet.
                 return;
             }
@@ -81,7 +81,7 @@ impl Exchange {
     ) {
         let number = self.next_number();
         let read = (Arc::clone(topic), filling);
-        self.fillings.reads.insert(number, read);
+        self.interest.fillings.reads.insert(number, read);
         let query = PageQuery {
             since,
             limit: READ_AT_A_TIME,
@@ -97,7 +97,7 @@ impl Exchange {
         outcome: Result<redis::Entries, redis::Refusal>,
         now: Now,
     ) {
-        let Some((topic, filling)) = self.fillings.reads.remove(&number) else {
+        let Some((topic, filling)) = self.interest.fillings.reads.remove(&number) else {
             return;
         };
         let entries = match outcome {

@@ -23,7 +23,7 @@ impl Exchange {
             return;
         };
         let mut own = server.0.describe();
-        own.topics = self.siblings.topics();
+        own.topics = self.partition.siblings.topics();
         let received = own.publications_received;
         let new = received.saturating_sub(self.nodes.received);
         own.publications_per_s = new.saturating_mul(1_000) / since_ms;

@@ -8,7 +8,7 @@ use tidewire_redis::{Attempt, Now, OpenReply, Refusal};
 impl Exchange {
     pub(super) fn open_producer(&mut self, opening: &ProducerOpening, ticket: Ticket, now: Now) {
         let number = self.next_number();
-        self.producers.insert(number, ticket);
+        self.asked.producers.insert(number, ticket);
         let ProducerName { user, id } = &opening.name;
         let attempt = opening.attempt.map(|attempt| Attempt {
             instance: attempt.instance,
@@ -27,7 +27,7 @@ impl Exchange {
     ) {
         let number = self.next_number();
         if let Some(ticket) = ticket {
-            self.producers.insert(number, ticket);
+            self.asked.producers.insert(number, ticket);
         }
         let opened = OpenReply {
             epoch: place.epoch,
@@ -39,7 +39,7 @@ impl Exchange {
     }
 
     pub(super) fn note_opened(&mut self, number: u64, outcome: Result<Option<OpenReply>, Refusal>) {
-        if let Some(ticket) = self.producers.remove(&number) {
+        if let Some(ticket) = self.asked.producers.remove(&number) {
             let opened = outcome.map(|opened| match opened {
                 None => Done::ProducerSuperseded,
                 Some(opened) => Done::ProducerOpened(ProducerPlace {
@@ -53,7 +53,7 @@ impl Exchange {
     }
 
     pub(super) fn note_kept(&mut self, number: u64, is_held: bool) {
-        if let Some(ticket) = self.producers.remove(&number) {
+        if let Some(ticket) = self.asked.producers.remove(&number) {
             ticket.settle(Ok(Done::ProducerKept(is_held)));
         }
     }

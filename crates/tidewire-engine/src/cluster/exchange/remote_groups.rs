@@ -33,7 +33,7 @@ impl GroupsInUse {
 impl Exchange {
     /// Somebody waits for a group.
     pub(super) fn join_group(&mut self, key: GroupKey, ticket: Ticket, now: Now) {
-        let until_ms = now.ms + self.wait_ms;
+        let until_ms = now.ms + self.interest.wait_ms;
         self.link.join_group(&key.0, &key.1);
         let waiting = self.groups.waiting.entry(key.clone()).or_default();
         waiting.push((until_ms, ticket));

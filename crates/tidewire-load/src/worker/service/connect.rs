@@ -23,14 +23,14 @@ impl Core {
     pub(super) fn lose<S: Default>(&mut self, user: &mut User<S>) {
         if !self.setup.reconnects {
             user.link.state = UserState::Gone;
-            self.gone += 1;
+            self.counts.gone += 1;
         }
     }
 
     /// The load shrinks below the user, which leaves.
     pub(super) fn retire<S: Default>(&mut self, user: &mut User<S>) {
         if user.link.state == UserState::Gone {
-            self.gone -= 1;
+            self.counts.gone -= 1;
         }
         user.link.state = UserState::Retired;
     }
@@ -67,7 +67,9 @@ impl Core {
 
     /// Answers when each user has a connection or its attempt has failed.
     pub(super) fn end_connecting<S>(&mut self, users: &[User<S>]) {
-        let is_done = self.begun >= users.len() && self.handshakes == 0 && self.waiting.is_empty();
+        let is_done = self.counts.begun >= users.len()
+            && self.counts.handshakes == 0
+            && self.queues.waiting.is_empty();
         if is_done {
             self.finish_connecting();
         }
@@ -84,22 +86,22 @@ impl Core {
 
     pub(super) fn restart_tally(&mut self, start_ns: u64) -> Box<Tally> {
         let mut fresh = Tally::new(start_ns, self.setup.script.steps.len());
-        fresh.peak = self.connected;
+        fresh.peak = self.counts.connected;
         std::mem::replace(&mut self.tally, Box::new(fresh))
     }
 
     /// The next user that begins now, if any.
     pub(super) fn next_to_begin<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
         let target = self.users_now()?;
-        let next = self.begun;
+        let next = self.counts.begun;
         let user = users.get_mut(next)?;
-        if user.number >= target || self.handshakes >= self.handshakes_max() {
+        if user.number >= target || self.counts.handshakes >= self.handshakes_max() {
             return None;
         }
-        self.begun += 1;
+        self.counts.begun += 1;
         // One that was never there, has left, or is gone: then another user has its number.
         if user.link.state == UserState::Gone {
-            self.gone -= 1;
+            self.counts.gone -= 1;
         }
         if user.link.state == UserState::Retired {
             user.begin_again(self.setup.script.state(user.number));
@@ -112,12 +114,12 @@ impl Core {
     /// The last user, if the load has shrunk below it and it has nothing in flight.
     pub(super) fn next_to_retire<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
         let target = self.users_now()?;
-        let last = self.begun.checked_sub(1)?;
+        let last = self.counts.begun.checked_sub(1)?;
         let user = &users[last];
         if user.number < target || !user.link.pending.is_empty() || !user.owed.is_empty() {
             return None;
         }
-        self.begun = last;
+        self.counts.begun = last;
         Some(last)
     }
 
@@ -125,7 +127,7 @@ impl Core {
     pub(super) fn is_leaving<S>(&self, user: &User<S>) -> bool {
         match self.is_teardown() {
             // Nobody else begins.
-            true => user.index as usize >= self.begun,
+            true => user.index as usize >= self.counts.begun,
             false => self.users_now().is_some_and(|target| user.number >= target),
         }
     }
@@ -166,17 +168,17 @@ impl Core {
 
     /// Opens a connection for a user without one, now or when fewer are being opened.
     pub(super) fn want_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
-        if self.handshakes < self.handshakes_max() {
+        if self.counts.handshakes < self.handshakes_max() {
             self.connect(io, user);
         } else {
-            self.waiting.push_back(user.index);
+            self.queues.waiting.push_back(user.index);
         }
     }
 
     /// Connects users that were waiting for a connection.
     pub(super) fn connect_waiting<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
-        while self.handshakes < self.handshakes_max() {
-            let Some(place) = self.waiting.pop_front() else {
+        while self.counts.handshakes < self.handshakes_max() {
+            let Some(place) = self.queues.waiting.pop_front() else {
                 return;
             };
             let user = &mut users[place as usize];
@@ -193,7 +195,7 @@ impl Core {
         user.link.part_ns = user.link.connect_ns;
         user.link.state = UserState::Connecting;
         user.has_tried = true;
-        self.handshakes += 1;
+        self.counts.handshakes += 1;
         self.tally.attempted += 1;
         let destination = self.destination(user);
         // TLS begins when TCP has been established, so that each has a time of its own.
@@ -257,7 +259,7 @@ impl Core {
     /// The connection of a user could not be opened. The request that waited for it has failed with
     /// it.
     pub(crate) fn fail_to_connect<S: Default>(&mut self, user: &mut User<S>, name: &'static str) {
-        self.handshakes -= 1;
+        self.counts.handshakes -= 1;
         self.tally.not_opened += 1;
         user.forget_connection();
         let now_ns = self.now_ns();

@@ -42,11 +42,38 @@ pub(crate) struct Core {
     pub(super) phase: Option<Phase>,
     /// All users are being connected before a phase.
     pub(super) is_connecting_all: bool,
+    /// The numbers of users.
+    pub(crate) counts: UserCounts,
+    /// The state that the readers of a proxy's responses share.
+    pub(super) proxy_heads: ResponseHeads,
+    /// The users that wait.
+    pub(crate) queues: Queues,
+    /// The current call of the shard.
+    pub(crate) call: Call,
+    pub(super) spin: Spin,
+    pub(super) published_ns: u64,
+    /// The number of the values that a conversation captures.
+    captured: usize,
+    scratch: Vec<u8>,
+    message: Vec<u8>,
+}
+
+/// The numbers of users of a worker, by their state.
+#[derive(Debug)]
+pub(crate) struct UserCounts {
     /// Users that have started.
     pub(super) begun: usize,
     pub(super) handshakes: usize,
-    /// The state that the readers of a proxy's responses share.
-    pub(super) proxy_heads: ResponseHeads,
+    pub(super) connected: u64,
+    /// Users whose connection has ended and is not replaced.
+    pub(super) gone: u64,
+    /// Pending and waiting requests.
+    pub(super) outstanding: u64,
+}
+
+/// The users of a worker that wait, by what they wait for.
+#[derive(Debug)]
+pub(crate) struct Queues {
     /// Users that wait until fewer connections are being opened.
     pub(super) waiting: VecDeque<u32>,
     /// Users that are free, at given times.
@@ -54,25 +81,19 @@ pub(crate) struct Core {
     /// Users whose next requests wait, and whether they have waited for a turn.
     pub(super) held: VecDeque<u32>,
     pub(super) has_held: bool,
-    /// Data has arrived in this turn.
-    pub(super) has_heard: bool,
     /// The times at which users must be handled.
     pub(super) wakes: BinaryHeap<Reverse<(u64, u32)>>,
-    pub(super) connected: u64,
-    /// Users whose connection has ended and is not replaced.
-    pub(super) gone: u64,
-    /// Pending and waiting requests.
-    pub(super) outstanding: u64,
+}
+
+/// The current call from the shard to its worker.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Data has arrived in this turn.
+    pub(super) has_heard: bool,
     /// Outside of a call for one connection: messages then leave at once.
     pub(super) is_in_turn: bool,
-    pub(super) spin: Spin,
-    pub(super) published_ns: u64,
     /// The time at which the shard last called, in nanoseconds since the epoch.
     called_ns: u64,
-    /// The number of the values that a conversation captures.
-    captured: usize,
-    scratch: Vec<u8>,
-    message: Vec<u8>,
 }
 
 impl Core {
@@ -95,22 +116,28 @@ impl Core {
             tally: Box::new(tally),
             phase: None,
             is_connecting_all: false,
-            begun: 0,
-            handshakes: 0,
+            counts: UserCounts {
+                begun: 0,
+                handshakes: 0,
+                connected: 0,
+                gone: 0,
+                outstanding: 0,
+            },
             proxy_heads: ResponseHeads::default(),
-            waiting: VecDeque::new(),
-            free: VecDeque::new(),
-            held: VecDeque::new(),
-            has_held: false,
-            has_heard: false,
-            wakes: BinaryHeap::new(),
-            connected: 0,
-            gone: 0,
-            outstanding: 0,
-            is_in_turn: false,
+            queues: Queues {
+                waiting: VecDeque::new(),
+                free: VecDeque::new(),
+                held: VecDeque::new(),
+                has_held: false,
+                wakes: BinaryHeap::new(),
+            },
+            call: Call {
+                has_heard: false,
+                is_in_turn: false,
+                called_ns: 0,
+            },
             spin: Spin::default(),
             published_ns: 0,
-            called_ns: 0,
             captured: setup.messages().map_or(0, |messages| messages.captured),
             scratch: Vec::new(),
             message: Vec::new(),
@@ -122,13 +149,13 @@ impl Core {
     /// two.
     #[inline]
     pub(super) fn look_at_clock(&mut self) {
-        self.called_ns = self.setup.now_ns();
+        self.call.called_ns = self.setup.now_ns();
     }
 
     /// The time at which the shard last called.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
-        self.called_ns
+        self.call.called_ns
     }
 
     /// The server to which a user speaks.
@@ -148,10 +175,10 @@ impl Core {
         }
         user.link.ready_ns = now_ns;
         user.free_ns = now_ns;
-        self.handshakes -= 1;
-        self.connected += 1;
+        self.counts.handshakes -= 1;
+        self.counts.connected += 1;
         self.tally.opened += 1;
-        self.tally.peak = self.tally.peak.max(self.connected);
+        self.tally.peak = self.tally.peak.max(self.counts.connected);
         let connect = &mut self.tally.connect;
         connect
             .ready
@@ -191,7 +218,7 @@ impl Core {
     /// A request leaves now.
     #[inline]
     pub(crate) fn begin_request<S>(&mut self, user: &User<S>, pending: &mut Pending) {
-        if self.is_in_turn {
+        if self.call.is_in_turn {
             // This call may have sent many requests before it.
             self.look_at_clock();
         }
@@ -359,7 +386,7 @@ impl Core {
     /// Writes what the requests of a user have left, where other users follow in the same call.
     #[inline]
     pub(super) fn flush<S>(&self, io: &mut Io, user: &User<S>) {
-        if self.is_in_turn
+        if self.call.is_in_turn
             && self.setup.in_flight > 1
             && let Some(id) = user.link.socket
         {
@@ -370,7 +397,7 @@ impl Core {
     /// A request expects nothing more.
     #[inline]
     pub(crate) fn settle<S: Default>(&mut self, user: &mut User<S>, now_ns: u64) {
-        self.outstanding -= 1;
+        self.counts.outstanding -= 1;
         user.free_ns = now_ns;
     }
 
@@ -423,7 +450,7 @@ impl Core {
             .filter_map(|parked| parked.link.socket)
         {
             io.abort(id);
-            self.connected -= 1;
+            self.counts.connected -= 1;
         }
     }
 
@@ -449,9 +476,9 @@ impl Core {
     pub(super) fn note_gone<S: Default>(&mut self, user: &mut User<S>) {
         match user.link.state {
             UserState::Connecting | UserState::Securing | UserState::Greeting => {
-                self.handshakes -= 1;
+                self.counts.handshakes -= 1;
             }
-            _ => self.connected -= 1,
+            _ => self.counts.connected -= 1,
         }
         user.forget_connection();
     }

@@ -295,9 +295,9 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         // A turn may bring data for many connections: requests that are due do not wait for its
         // end.
         if self.core.is_due(self.core.now_ns()) {
-            self.core.is_in_turn = true;
+            self.core.call.is_in_turn = true;
             self.dispatch_due(io);
-            self.core.is_in_turn = false;
+            self.core.call.is_in_turn = false;
         }
         // The remaining data of an abandoned connection is useless.
         match self.users[place].link.socket {
@@ -369,12 +369,12 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             }
             ServiceCommand::Run(phase) => {
                 self.core.begin_phase(*phase, &mut self.users);
-                self.core.is_in_turn = true;
+                self.core.call.is_in_turn = true;
                 for place in 0..self.users.len() {
                     self.handle_each(place, |dialogue, core, user| dialogue.resume(core, user));
                     self.serve(io, place);
                 }
-                self.core.is_in_turn = false;
+                self.core.call.is_in_turn = false;
             }
             ServiceCommand::Stop => self.core.stop_phase(),
             ServiceCommand::Abandon => {
@@ -396,7 +396,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
 
     fn handle_turn(&mut self, io: &mut Io) {
         self.core.look_at_clock();
-        self.core.is_in_turn = true;
+        self.core.call.is_in_turn = true;
         self.core.end_spin();
         while let Some(place) = self.core.next_held(&mut self.users) {
             self.serve(io, place);
@@ -404,7 +404,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         self.core.end_turn();
         self.open_more(io);
         self.dispatch(io);
-        self.core.is_in_turn = false;
+        self.core.call.is_in_turn = false;
         self.core.publish();
         self.core.end_connecting(&self.users);
         self.core.end_phase(io, &mut self.users);

@@ -75,7 +75,7 @@ impl Core {
     }
 
     fn pending(&mut self, step: u32, intended_ns: u64) -> Pending {
-        self.outstanding += 1;
+        self.counts.outstanding += 1;
         Pending {
             target: self.setup.script.steps[step as usize].target,
             exchange: Exchange {
@@ -116,12 +116,12 @@ impl Core {
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         let is_due =
             |phase: &Phase| phase.due_ns <= now_ns.min(phase.end_ns) && !phase.is_over(now_ns);
-        !self.free.is_empty() && self.phase.as_ref().is_some_and(is_due)
+        !self.queues.free.is_empty() && self.phase.as_ref().is_some_and(is_due)
     }
 
     /// The user that has been free for the longest time.
     fn next_free<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
-        while let Some(place) = self.free.pop_front() {
+        while let Some(place) = self.queues.free.pop_front() {
             let user = &mut users[place as usize];
             user.is_listed = false;
             let is_there = matches!(user.link.state, UserState::Open | UserState::Absent);
@@ -151,7 +151,7 @@ impl Core {
             Tempo::Open(_) => {
                 if !user.is_listed && self.has_room(user) && user.script.is_between() {
                     user.is_listed = true;
-                    self.free.push_back(user.index);
+                    self.queues.free.push_back(user.index);
                 }
             }
         }
@@ -162,42 +162,42 @@ impl Core {
     /// user does not wait: it has nothing in flight, or its requests have given times.
     #[inline]
     pub(super) fn hold<S>(&mut self, user: &mut User<S>) -> bool {
-        self.has_heard = true;
+        self.call.has_heard = true;
         let is_closed = |phase: &Phase| matches!(phase.order.tempo, Tempo::Closed);
         let is_free = self.phase.as_ref().is_some_and(is_closed);
         if !is_free || self.setup.in_flight == 1 || user.link.pending.is_empty() {
             return false;
         }
         if !std::mem::replace(&mut user.is_held, true) {
-            self.held.push_back(user.index);
+            self.queues.held.push_back(user.index);
         }
         true
     }
 
     /// At the end of a turn: the next user that has waited long enough.
     pub(super) fn next_held<S>(&mut self, users: &mut [User<S>]) -> Option<usize> {
-        if self.has_heard && !self.has_held {
+        if self.call.has_heard && !self.queues.has_held {
             return None;
         }
-        let place = self.held.pop_front()? as usize;
+        let place = self.queues.held.pop_front()? as usize;
         users[place].is_held = false;
         Some(place)
     }
 
     /// Whether users wait for the end of the next turn, which comes at once.
     pub(super) fn is_holding(&self) -> bool {
-        !self.held.is_empty()
+        !self.queues.held.is_empty()
     }
 
     /// Nothing more happens in this turn.
     pub(super) fn end_turn(&mut self) {
-        self.has_held = !self.held.is_empty();
-        self.has_heard = false;
+        self.queues.has_held = !self.queues.held.is_empty();
+        self.call.has_heard = false;
     }
 
     /// Handles a user again at this time.
     pub(crate) fn wake_at(&mut self, at_ns: u64, place: u32) {
-        self.wakes.push(Reverse((at_ns, place)));
+        self.queues.wakes.push(Reverse((at_ns, place)));
     }
 
     /// The next user whose wake-up time has passed.
@@ -206,11 +206,11 @@ impl Core {
         users: &mut [User<S>],
         now_ns: u64,
     ) -> Option<usize> {
-        let Reverse((at_ns, place)) = *self.wakes.peek()?;
+        let Reverse((at_ns, place)) = *self.queues.wakes.peek()?;
         if at_ns > now_ns {
             return None;
         }
-        self.wakes.pop();
+        self.queues.wakes.pop();
         let place = place as usize;
         (place < users.len()).then_some(place)
     }

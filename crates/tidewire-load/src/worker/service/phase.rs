@@ -58,10 +58,10 @@ impl Core {
         // A connection that ended between two phases ended before the plan ended it.
         let between = self.restart_tally(start_ns);
         self.tally.keep_connections(&between);
-        self.free.clear();
-        self.wakes.clear();
+        self.queues.free.clear();
+        self.queues.wakes.clear();
         if self.setup.growth.is_constant() {
-            self.begun = users.len();
+            self.counts.begun = users.len();
         }
         for user in users.iter_mut() {
             user.is_listed = false;
@@ -81,7 +81,7 @@ impl Core {
             }
             if order.revives && user.link.state == UserState::Gone {
                 user.link.state = UserState::Absent;
-                self.gone -= 1;
+                self.counts.gone -= 1;
             }
         }
         let longest = order.longest.map(|longest| longest.as_nanos() as u64);
@@ -93,7 +93,7 @@ impl Core {
             is_stopped: false,
             stopped_ns: 0,
             unsent: None,
-            tearing_down: users[..self.begun]
+            tearing_down: users[..self.counts.begun]
                 .iter()
                 .filter(|user| user.is_there())
                 .count(),
@@ -135,10 +135,10 @@ impl Core {
         self.count_unsent(users, is_spent);
         let Some(phase) = &self.phase else { return };
         let drain_ns = self.setup.timeouts.drain_ms * 1_000_000;
-        if self.outstanding > 0 && now_ns >= phase.stopped_ns.saturating_add(drain_ns) {
+        if self.counts.outstanding > 0 && now_ns >= phase.stopped_ns.saturating_add(drain_ns) {
             self.abandon(io, users);
         }
-        if self.outstanding == 0 {
+        if self.counts.outstanding == 0 {
             self.finish_phase();
         }
     }
@@ -169,7 +169,7 @@ impl Core {
             && !is_spent
         {
             let gap_ns = interval_ns(*per_s);
-            let begun = users.get(..self.begun).unwrap_or(users);
+            let begun = users.get(..self.counts.begun).unwrap_or(users);
             for user in begun {
                 let is_open = user.link.state == UserState::Open;
                 let is_there = is_open || !self.setup.keeps_alive;
@@ -226,7 +226,7 @@ impl Core {
                     self.tally.leave_unsent(intended_ns, now_ns, count);
                 }
                 // The service is not responsible for a request that was due while a user was free.
-                if self.free.is_empty() {
+                if self.queues.free.is_empty() {
                     self.tally.starved += self.tally.due.saturating_sub(phase.sent);
                 }
             }
@@ -253,11 +253,11 @@ impl Core {
         for user in users {
             let any = !user.link.pending.is_empty();
             for pending in user.link.pending.drain(..) {
-                self.outstanding -= 1;
+                self.counts.outstanding -= 1;
                 self.tally.leave_unfinished(&pending.exchange, now_ns);
             }
             for pending in user.owed.drain(..) {
-                self.outstanding -= 1;
+                self.counts.outstanding -= 1;
                 if pending.is_again {
                     self.tally.requests.sent += 1;
                     self.tally.leave_unfinished(&pending.exchange, now_ns);
@@ -271,7 +271,7 @@ impl Core {
                 self.drop_connection(io, user);
             }
         }
-        self.waiting.clear();
+        self.queues.waiting.clear();
     }
 
     pub(super) fn report(&self, outcome: ServiceReport) {
@@ -282,7 +282,7 @@ impl Core {
     /// The next time at which something must be done without an event, in nanoseconds since the
     /// epoch.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        let wake_ns = self.wakes.peek().map(|wake| wake.0.0);
+        let wake_ns = self.queues.wakes.peek().map(|wake| wake.0.0);
         let phase = self.phase.as_ref();
         let drain_ns = self.setup.timeouts.drain_ms * 1_000_000;
         let end_ns = phase.map(|phase| match phase.is_stopped {
@@ -290,7 +290,7 @@ impl Core {
             false => phase.end_ns,
         });
         let due_ns = phase
-            .filter(|phase| !phase.is_stopped && !self.free.is_empty())
+            .filter(|phase| !phase.is_stopped && !self.queues.free.is_empty())
             .map(|phase| phase.due_ns);
         // Observers of a load see that no answers arrive.
         let publish_ns = phase.map(|_| self.published_ns + PUBLISH_NS);
@@ -345,9 +345,9 @@ impl Core {
         let start_ns = self.tally.start_ns;
         let since_ns = self.now_ns().saturating_sub(start_ns);
         let users = UsersLive {
-            connected: self.connected,
-            gone: self.gone,
-            outstanding: self.outstanding,
+            connected: self.counts.connected,
+            gone: self.counts.gone,
+            outstanding: self.counts.outstanding,
         };
         self.live.publish(&self.tally, &users, since_ns);
     }
