@@ -14,6 +14,7 @@ const KINDS: readonly [kind: string, words: RegExp][] = [
   ["open-files", /EMFILE|ENFILE/],
   ["no-port", /EADDRNOTAVAIL/],
   ["unreachable", /EHOSTUNREACH|ENETUNREACH/],
+  ["no-deflate", /permessage-deflate/],
   ["tls", /certificate|tls|ssl/i],
   ["reset", /ECONNRESET|EPIPE/],
 ];

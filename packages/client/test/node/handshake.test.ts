@@ -10,9 +10,10 @@ import { type RequestCase, type ResponseCase, vectors } from "./vectors.js";
 
 vi.setConfig({ testTimeout: 60_000 });
 
-const RESPONSES = ["handshake-responses", "handshake-interims"].flatMap((file) =>
-  vectors<ResponseCase>(file),
-);
+// This client offers less than these cases accept: deflate.test.ts has the answers to its offer.
+const RESPONSES = ["handshake-responses", "handshake-interims"]
+  .flatMap((file) => vectors<ResponseCase>(file))
+  .filter((one) => one.accepted?.deflate !== true);
 
 function askedBy(one: ResponseCase): Asked {
   const key = Buffer.from(one.key, "hex").toString("base64");
@@ -24,13 +25,12 @@ test("the vectors have answers", () => expect(RESPONSES.length).toBeGreaterThan(
 test.each(RESPONSES.map((one) => [one.name, one] as const))("the answer %s", (_name, one) => {
   const answer = parseResponse(one.response, askedBy(one), 0, one.head_bytes_max);
   if (one.accepted) {
-    const { head_bytes, protocol, server, deflate } = one.accepted;
+    const { head_bytes, protocol, server } = one.accepted;
     expect(answer).toEqual({
       kind: "accepted",
       headBytes: head_bytes,
       protocol: protocol ?? undefined,
       server: server ?? undefined,
-      deflate: deflate && expect.objectContaining({ client_max_window_bits: 15 }),
     });
   } else if (one.refused) {
     expect(answer).toMatchObject({ kind: "refused", error: one.refused.error });

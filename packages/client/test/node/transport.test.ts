@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -467,7 +468,10 @@ describe("permessage-deflate", () => {
     const declined = connect(server.url, {}, { deflate: true });
     await until(() => plain.isOpen && declined.isOpen);
     const offers = server.peers.map((peer) => /^sec-websocket-extensions: (.*)\r$/im.exec(peer.request)?.[1]);
-    expect(offers.sort()).toEqual(["permessage-deflate; client_max_window_bits", undefined]);
+    expect(offers.sort()).toEqual([
+      "permessage-deflate; server_no_context_takeover; client_no_context_takeover; client_max_window_bits",
+      undefined,
+    ]);
     expect([plain.socket.extensions, declined.socket.extensions]).toEqual(["", ""]);
     declined.socket.send("x".repeat(2000));
     await until(() => server.peers.some((peer) => peer.frames().length > 0));
@@ -476,7 +480,12 @@ describe("permessage-deflate", () => {
 
   test("compresses messages from the given size on, prepared ones, too", async () => {
     const server = await serve((peer) =>
-      peer.stream.write(acceptance(peer.request, "Sec-WebSocket-Extensions: permessage-deflate\r\n")),
+      peer.stream.write(
+        acceptance(
+          peer.request,
+          "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover\r\n",
+        ),
+      ),
     );
     const client = connect(server.url, {}, { deflate: true });
     await until(() => client.isOpen);
@@ -484,9 +493,12 @@ describe("permessage-deflate", () => {
     client.socket.send("x".repeat(1023));
     client.socket.send("x".repeat(1024));
     client.socket.send(new PreparedFrame(new Uint8Array(2000)));
-    await until(() => server.peers[0]!.frames().length === 3);
+    // Neither what is encrypted nor what gets no shorter.
+    client.socket.send(Buffer.concat([Buffer.from("E:"), Buffer.alloc(2000)]));
+    client.socket.send(randomBytes(2000));
+    await until(() => server.peers[0]!.frames().length === 5);
     const frames = server.peers[0]!.frames();
-    expect(frames.map((frame) => frame.first)).toEqual([0x81, 0xc1, 0xc2]);
+    expect(frames.map((frame) => frame.first)).toEqual([0x81, 0xc1, 0xc2, 0x82, 0x82]);
     expect(frames[1]!.payload.length).toBeLessThan(50);
   });
 

@@ -1,6 +1,6 @@
 /**
- * permessage-deflate (RFC 7692, PROTOCOL 9.2), the client's side. Each message is handled at once; what a side remembers of
- * the messages before it is the dictionary of the next one.
+ * permessage-deflate (RFC 7692, PROTOCOL 9.2), the client's side. Neither side may refer to earlier messages: each message is
+ * handled by one call of zlib, and a connection keeps no window.
  */
 
 import { constants, deflateRawSync, inflateRawSync } from "node:zlib";
@@ -10,7 +10,7 @@ import { FrameError } from "./frames.js";
 export const DEFLATE = "permessage-deflate";
 
 /** What a request offers. */
-export const DEFLATE_OFFER = `${DEFLATE}; client_max_window_bits`;
+export const DEFLATE_OFFER = `${DEFLATE}; server_no_context_takeover; client_no_context_takeover; client_max_window_bits`;
 
 /** What client and server have agreed on. */
 export interface DeflateParameters {
@@ -25,7 +25,11 @@ const WINDOW_BITS_MAX = 15;
 const WRITTEN_WINDOW_BITS_MIN = 9;
 /** The end of a message that does not travel. */
 const TAIL = Buffer.from([0, 0, 0xff, 0xff]);
-const NOTHING = Buffer.alloc(0);
+/** The most streams that a message may have: a last block ends a stream (RFC 7692, section 7.2.3.4). */
+const STREAMS_MAX = 64;
+/** The least and the most memory that zlib reserves at a time. A short message keeps what was reserved for it. */
+const CHUNK_BYTES_MIN = 256;
+const CHUNK_BYTES_MAX = 16 * 1024;
 
 /** Reads the answer to {@link DEFLATE_OFFER}; `undefined` if it is no valid one. */
 export function readDeflateAnswer(answer: string): DeflateParameters | undefined {
@@ -33,13 +37,15 @@ export function readDeflateAnswer(answer: string): DeflateParameters | undefined
   if (name?.toLowerCase() !== DEFLATE) return undefined;
   const agreed: DeflateParameters = {
     server_no_context_takeover: false,
-    client_no_context_takeover: false,
+    client_no_context_takeover: true,
     server_max_window_bits: WINDOW_BITS_MAX,
     client_max_window_bits: WINDOW_BITS_MAX,
   };
   const seen = new Set<string>();
   for (const part of parts) {
-    const [, parameter = "", value] = /^([a-z_]+)(?:\s*=\s*"?([0-9]+)"?)?$/.exec(part) ?? [];
+    const [, parameter = "", quoted, bare] =
+      /^([a-z_]+)(?:\s*=\s*(?:"([0-9]+)"|([0-9]+)))?$/.exec(part) ?? [];
+    const value = quoted ?? bare;
     if (seen.has(parameter)) return undefined;
     seen.add(parameter);
     switch (parameter) {
@@ -57,78 +63,56 @@ export function readDeflateAnswer(answer: string): DeflateParameters | undefined
         return undefined;
     }
   }
-  return agreed;
+  return agreed.server_no_context_takeover ? agreed : undefined;
 }
 
-/** The last bytes of one direction. */
-class Window {
-  readonly #bytesMax: number;
-  #bytes: Buffer = NOTHING;
-
-  constructor(bits: number, isForgotten: boolean) {
-    this.#bytesMax = isForgotten ? 0 : 2 ** bits;
-  }
-
-  /** As an option of zlib. */
-  get dictionary(): { dictionary?: Buffer } {
-    return this.#bytes.length === 0 ? {} : { dictionary: this.#bytes };
-  }
-
-  remember(message: Uint8Array): void {
-    if (this.#bytesMax === 0) return;
-    const before = message.length >= this.#bytesMax ? NOTHING : this.#bytes;
-    this.#bytes = Buffer.concat([before, message]).subarray(-this.#bytesMax);
-  }
+/** The payload of a frame with the first reserved bit; a payload that is not shorter should travel as it is. */
+export function deflate(message: Uint8Array, agreed: DeflateParameters): Uint8Array {
+  const deflated = deflateRawSync(message, {
+    finishFlush: constants.Z_SYNC_FLUSH,
+    windowBits: Math.max(agreed.client_max_window_bits, WRITTEN_WINDOW_BITS_MIN),
+  });
+  return deflated.subarray(0, deflated.length - TAIL.length);
 }
 
-/** Compresses the messages of one connection. */
-export class Deflater {
-  readonly #window: Window;
-  readonly #windowBits: number;
-
-  constructor(agreed: DeflateParameters) {
-    this.#windowBits = Math.max(agreed.client_max_window_bits, WRITTEN_WINDOW_BITS_MIN);
-    this.#window = new Window(agreed.client_max_window_bits, agreed.client_no_context_takeover);
+/**
+ * The message behind a payload.
+ *
+ * @throws {FrameError} if it has more than `bytesMax` bytes, or is no deflated message.
+ */
+export function inflate(payload: Uint8Array, bytesMax: number): Buffer {
+  const chunkSize = Math.max(CHUNK_BYTES_MIN, Math.min(CHUNK_BYTES_MAX, 4 * payload.length));
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for (let rest = Buffer.concat([payload, TAIL]); rest.length > 0; ) {
+    if (parts.length === STREAMS_MAX) throw new FrameError("invalid_deflate");
+    const { buffer, engine } = inflateStream(rest, chunkSize, bytesMax - bytes);
+    parts.push(buffer);
+    bytes += buffer.length;
+    if (bytes > bytesMax) throw new FrameError("message_too_large");
+    rest = rest.subarray(engine.bytesWritten);
   }
-
-  /** The payload of a frame with the first reserved bit. */
-  deflate(message: Uint8Array): Uint8Array {
-    const deflated = deflateRawSync(message, {
-      finishFlush: constants.Z_SYNC_FLUSH,
-      windowBits: this.#windowBits,
-      ...this.#window.dictionary,
-    });
-    this.#window.remember(message);
-    return deflated.subarray(0, deflated.length - TAIL.length);
-  }
+  return parts.length === 1 ? parts[0]! : Buffer.concat(parts);
 }
 
-/** Inflates the messages of one connection. */
-export class Inflater {
-  readonly #window: Window;
+/** The result of zlib with `info`: `bytesWritten` are the bytes that it has read. */
+interface Inflated {
+  buffer: Buffer;
+  engine: { bytesWritten: number };
+}
 
-  constructor(agreed: DeflateParameters) {
-    this.#window = new Window(agreed.server_max_window_bits, agreed.server_no_context_takeover);
-  }
-
-  /**
-   * The message behind a payload.
-   *
-   * @throws {FrameError} if it has more than `bytesMax` bytes, or is no deflated message.
-   */
-  inflate(payload: Uint8Array, bytesMax: number): Buffer {
-    let message: Buffer;
-    try {
-      message = inflateRawSync(Buffer.concat([payload, TAIL]), {
-        finishFlush: constants.Z_SYNC_FLUSH,
-        maxOutputLength: Math.max(bytesMax, 1),
-        ...this.#window.dictionary,
-      });
-    } catch (error) {
-      const isLong = (error as { code?: string }).code === "ERR_BUFFER_TOO_LARGE";
-      throw new FrameError(isLong ? "message_too_large" : "invalid_deflate");
-    }
-    this.#window.remember(message);
-    return message;
+/** Inflates to the end of a stream, or of `payload`. */
+function inflateStream(payload: Buffer, chunkSize: number, bytesMax: number): Inflated {
+  const options = {
+    finishFlush: constants.Z_SYNC_FLUSH,
+    chunkSize,
+    maxOutputLength: Math.max(bytesMax, 1),
+    info: true,
+  };
+  try {
+    return inflateRawSync(payload, options) as unknown as Inflated;
+  } catch (error) {
+    const isLong = (error as { code?: string }).code === "ERR_BUFFER_TOO_LARGE";
+    throw new FrameError(isLong ? "message_too_large" : "invalid_deflate");
   }
 }

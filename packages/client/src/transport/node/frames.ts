@@ -25,11 +25,8 @@ export type FrameErrorName =
   | "invalid_deflate"
   | "message_too_large";
 
-/** Inflates the messages whose first frame has the first reserved bit. */
-export interface MessageInflater {
-  /** The message behind a payload. Throws a {@link FrameError} beyond `bytesMax`, and for what does not inflate. */
-  inflate(payload: Uint8Array, bytesMax: number): Buffer;
-}
+/** The message behind a compressed payload. Throws a {@link FrameError} beyond `bytesMax`, and for what does not inflate. */
+export type Inflate = (payload: Uint8Array, bytesMax: number) => Buffer;
 
 /** What a reader finds, in order. */
 export interface FrameSink {
@@ -91,7 +88,7 @@ export class FrameReader {
   #messageBytes = 0;
   /** The message of the current frame is compressed. */
   #isCompressed = false;
-  #inflater: MessageInflater | undefined;
+  #inflate: Inflate | undefined;
   /** The received part of a message that does not lie in one read. The buffer has at most twice its size. */
   #parts: Buffer = EMPTY;
   #validator: TextDecoder | undefined;
@@ -106,8 +103,8 @@ export class FrameReader {
   }
 
   /** permessage-deflate was agreed on. */
-  inflateWith(inflater: MessageInflater): void {
-    this.#inflater = inflater;
+  inflateWith(inflate: Inflate): void {
+    this.#inflate = inflate;
   }
 
   /**
@@ -186,7 +183,7 @@ export class FrameReader {
     const reserved = first & RESERVED;
     if (reserved !== 0) {
       const beginsMessage = opcode === OPCODE.text || opcode === OPCODE.binary;
-      const mayBeCompressed = this.#inflater !== undefined && beginsMessage;
+      const mayBeCompressed = this.#inflate !== undefined && beginsMessage;
       if (reserved !== COMPRESSED || !mayBeCompressed) throw new FrameError("reserved_bits");
     }
     if ((opcode > OPCODE.binary && opcode < OPCODE.close) || opcode > OPCODE.pong) {
@@ -215,11 +212,14 @@ export class FrameReader {
     this.#length = lengthOf(bytes, at);
     if (this.#opcode >= OPCODE.close) return;
     if (this.#opcode !== OPCODE.continuation) this.#isCompressed = (first & COMPRESSED) !== 0;
-    // What does not compress gets a little longer (PROTOCOL 9.2 (5)).
-    const margin = this.#isCompressed ? Math.ceil(this.#bytesMax / 2048) + 64 : 0;
-    if (this.#length > this.#bytesMax + margin - this.#messageBytes) {
+    if (this.#length > this.#payloadBytesMax - this.#messageBytes) {
       throw new FrameError("message_too_large");
     }
+  }
+
+  /** The most bytes of the payloads of a message. What does not compress gets a little longer (PROTOCOL 9.2 (5)). */
+  get #payloadBytesMax(): number {
+    return this.#bytesMax + (this.#isCompressed ? Math.ceil(this.#bytesMax / 2048) + 64 : 0);
   }
 
   /** Reads the chunk's part of the payload. */
@@ -257,7 +257,7 @@ export class FrameReader {
 
   /** The message behind a compressed payload. */
   #inflated(payload: Uint8Array, isText: boolean): Frame {
-    const message = this.#inflater!.inflate(payload, this.#bytesMax);
+    const message = this.#inflate!(payload, this.#bytesMax);
     return isText ? decode(message, 0, message.length) : message;
   }
 
@@ -276,7 +276,7 @@ export class FrameReader {
     const bytes = this.#messageBytes + part.length;
     if (bytes > this.#parts.length) {
       const larger = Buffer.allocUnsafeSlow(
-        Math.max(bytes, Math.min(this.#bytesMax, 2 * this.#parts.length)),
+        Math.max(bytes, Math.min(this.#payloadBytesMax, 2 * this.#parts.length)),
       );
       this.#parts.copy(larger, 0, 0, this.#messageBytes);
       this.#parts = larger;

@@ -5,7 +5,7 @@ import * as net from "node:net";
 import { setImmediate } from "node:timers";
 import * as tls from "node:tls";
 import type { CloseInfo, Frame, OpenOptions, OutgoingFrame, Socket, SocketHandler } from "../../transport.js";
-import { DEFLATE, Deflater, Inflater } from "./deflate.js";
+import { DEFLATE, type DeflateParameters, deflate, inflate } from "./deflate.js";
 import { CONTROL_BYTES_MAX, FrameError, FrameReader, isCloseCode, OPCODE } from "./frames.js";
 import { type Acceptance, parseResponse, writeRequest } from "./handshake.js";
 import { releaseSlab, type Slab } from "./slabs.js";
@@ -51,6 +51,9 @@ let sharedReadMemory: Buffer | undefined;
 
 /** The bytes that may wait to be written; above them, only the last ping is answered (RFC 6455, section 5.5.3). */
 const PONG_BACKLOG_BYTES = 65_536;
+
+/** Messages of one read are handed over when they have this many bytes, inflated. */
+const INFLATED_BYTES = 4 * 1024 * 1024;
 
 type Phase = "connecting" | "open" | "closing" | "closed";
 
@@ -224,14 +227,28 @@ class Connection implements NodeSocket {
     this.protocol = answer.protocol;
     this.server = answer.server;
     if (answer.deflate !== undefined) {
-      this.extensions = DEFLATE;
-      this.#reader.inflateWith(new Inflater(answer.deflate));
-      this.#writer.deflateWith(new Deflater(answer.deflate), this.#settings.deflateBytesMin ?? 0);
+      this.#compress(answer.deflate);
     }
     clearTimeout(this.#timer);
     this.#phase = "open";
     this.#handler.onOpen();
     if (rest !== "" && !this.#isClosed()) this.#receiveFrames(Buffer.from(rest, "latin1"));
+  }
+
+  #compress(agreed: DeflateParameters): void {
+    this.extensions = DEFLATE;
+    this.#writer.deflateWith((message) => deflate(message, agreed), this.#settings.deflateBytesMin ?? 0);
+    let waitingBytes = 0;
+    this.#reader.inflateWith((payload, bytesMax) => {
+      // A read may hold many times its size, compressed.
+      if (waitingBytes > INFLATED_BYTES) {
+        waitingBytes = 0;
+        this.#deliver();
+      }
+      const message = inflate(payload, bytesMax);
+      waitingBytes += message.length;
+      return message;
+    });
   }
 
   #receiveFrames(chunk: Buffer): void {

@@ -5,10 +5,8 @@ import { COMPRESSED, CONTROL_BYTES_MAX, OPCODE } from "./frames.js";
 import { applyMask, nextMask, writeMask } from "./masks.js";
 import { acquireSlab, LARGE_BYTES, newSlab, releaseSlab, type Slab, SMALL_BYTES } from "./slabs.js";
 
-/** Compresses messages, which then have the first reserved bit. */
-export interface MessageDeflater {
-  deflate(message: Uint8Array): Uint8Array;
-}
+/** Compresses a message, which then has the first reserved bit. */
+export type Deflate = (message: Uint8Array) => Uint8Array;
 
 /** Writes a part of a slab; the slab is free once `bytes` have been written. */
 export type WriteSlab = (bytes: Buffer, slab: Slab) => void;
@@ -18,6 +16,8 @@ const HEADER_BYTES_MAX = 14;
 /** The most bytes of UTF-8 for one unit of a string. */
 const UTF8_BYTES_MAX = 3;
 const FINAL = 0x80;
+/** What an encrypted message begins with, which does not get shorter (PROTOCOL 9.2 (6)). */
+const ENCRYPTED = Buffer.from("E:");
 const MASKED = 0x80;
 
 /** Collects the frames of one connection until {@link FrameWriter.flush}, or until a slab is full. */
@@ -27,7 +27,7 @@ export class FrameWriter {
   #at = 0;
   /** Whether the last turn needed a large slab, as the next one then does, too. */
   #isLarge = false;
-  #deflater: MessageDeflater | undefined;
+  #deflate: Deflate | undefined;
   /** The shortest message that is compressed. */
   #deflateBytesMin = 0;
 
@@ -41,25 +41,24 @@ export class FrameWriter {
   }
 
   /** permessage-deflate was agreed on: messages of `bytesMin` bytes and more are compressed. */
-  deflateWith(deflater: MessageDeflater, bytesMin: number): void {
-    this.#deflater = deflater;
+  deflateWith(deflate: Deflate, bytesMin: number): void {
+    this.#deflate = deflate;
     this.#deflateBytesMin = bytesMin;
   }
 
   /** Adds a message. */
   message(frame: string | Uint8Array | PreparedFrame): void {
-    if (this.#deflater !== undefined) this.#deflated(this.#deflater, frame);
+    if (this.#deflate !== undefined) this.#deflated(this.#deflate, frame);
     else this.#plain(frame);
   }
 
-  #deflated(deflater: MessageDeflater, frame: string | Uint8Array | PreparedFrame): void {
-    const prepared = frame instanceof PreparedFrame ? frame : new PreparedFrame(frame);
-    if (prepared.bytes.length < this.#deflateBytesMin) {
-      this.#plain(frame);
-      return;
-    }
-    const opcode = prepared.isText ? OPCODE.text : OPCODE.binary;
-    this.#payload(COMPRESSED | opcode, deflater.deflate(prepared.bytes));
+  #deflated(deflate: Deflate, frame: string | Uint8Array | PreparedFrame): void {
+    const { bytes, isText } = frame instanceof PreparedFrame ? frame : new PreparedFrame(frame);
+    const isEncrypted = !isText && bytes[0] === ENCRYPTED[0] && bytes[1] === ENCRYPTED[1];
+    const payload = isEncrypted || bytes.length < this.#deflateBytesMin ? bytes : deflate(bytes);
+    if (payload.length < bytes.length)
+      this.#payload(COMPRESSED | (isText ? OPCODE.text : OPCODE.binary), payload);
+    else this.#plain(frame);
   }
 
   #plain(frame: string | Uint8Array | PreparedFrame): void {
