@@ -28,7 +28,7 @@ class Silent:
 
 
 def terms() -> Terms:
-    return Terms(0, "ws://127.0.0.1:1/", "plain", 1, None, None, 10.0, 10.0, 30.0, 2.0)
+    return Terms(0, "ws://127.0.0.1:1/", "plain", 1, None, [], None, 10.0, 10.0, 30.0, 2.0)
 
 
 @pytest.mark.parametrize("several", [False, True])

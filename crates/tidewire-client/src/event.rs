@@ -68,6 +68,8 @@ pub struct Connected {
     pub session: u32,
     /// Whether messages are encrypted inside the WebSocket.
     pub is_encrypted: bool,
+    /// Whether the server has agreed to permessage-deflate.
+    pub has_deflate: bool,
 }
 
 /// The end of a connection.

@@ -388,6 +388,7 @@ fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>>
             fields.set_item("server_version", &connected.server_version)?;
             fields.set_item("session", connected.session)?;
             fields.set_item("encrypted", connected.is_encrypted)?;
+            fields.set_item("deflate", connected.has_deflate)?;
         }
         Event::Disconnected(ended) => {
             fields.set_item("code", ended.code)?;

@@ -106,7 +106,9 @@ async fn connect(source: Option<IpAddr>, url: &Url) -> io::Result<TcpStream> {
             IpAddr::V4(_) => TcpSocket::new_v4()?,
             IpAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        socket.bind(SocketAddr::new(source, 0))?;
+        socket.bind(SocketAddr::new(source, 0)).map_err(|error| {
+            io::Error::new(error.kind(), format!("from {source}: {}", io_words(&error)))
+        })?;
         match socket.connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,

@@ -147,6 +147,10 @@ impl Codec {
         self.cipher.is_some()
     }
 
+    pub(crate) fn has_deflate(&self) -> bool {
+        self.deflate.is_some()
+    }
+
     pub(crate) fn wants_key_update(&self) -> bool {
         self.cipher
             .as_ref()

@@ -477,6 +477,7 @@ impl Session {
             server_version,
             session: self.serial,
             is_encrypted: link.codec.is_encrypted(),
+            has_deflate: link.codec.has_deflate(),
         })));
     }
 

@@ -267,11 +267,14 @@ async fn a_connection_comes_from_the_given_address() {
         assert_eq!(peer.ip().to_string(), source);
         opening.abort();
     }
-    let mut elsewhere = config(format!("ws://127.0.0.1:{port}/ws"));
-    elsewhere.source_address = Some("::1".parse().unwrap());
-    elsewhere.reconnect = None;
-    let refused = tidewire_client::Client::connect(elsewhere)
-        .await
-        .unwrap_err();
-    assert!(refused.to_string().contains("::1"), "{refused}");
+    // Of another kind than the server's, and not one of this machine.
+    for source in ["::1", "203.0.113.7"] {
+        let mut elsewhere = config(format!("ws://127.0.0.1:{port}/ws"));
+        elsewhere.source_address = Some(source.parse().unwrap());
+        elsewhere.reconnect = None;
+        let refused = tidewire_client::Client::connect(elsewhere)
+            .await
+            .unwrap_err();
+        assert!(refused.to_string().contains(source), "{refused}");
+    }
 }

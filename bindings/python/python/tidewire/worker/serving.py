@@ -206,11 +206,18 @@ class Worker:
         except Exception as error:  # a figure of the test
             opened.failures.add(error)
             return None
-        opened.ended_ns = time.monotonic_ns()
-        opened.latencies.append(opened.ended_ns - began_ns)
+        ended_ns = time.monotonic_ns()
+        needs_deflate = self._agreed().layer == "deflate"
+        if needs_deflate or opened.version is None:
+            greeting = await session.greeting()
+            opened.version = opened.version or str(greeting.get("server_version", ""))
+            if needs_deflate and not greeting.get("deflate"):
+                opened.failures.add_kind("no-deflate")
+                await session.close()
+                return None
+        opened.ended_ns = ended_ns
+        opened.latencies.append(ended_ns - began_ns)
         opened.connected += 1
-        if opened.version is None:
-            opened.version = await session.server_version() or ""
         return session
 
     def _run_time(self, clock_ns: int | None) -> int | None:

@@ -57,16 +57,16 @@ class Session:
         """Whether its connection lives, as far as is known."""
         return self._client.state == "connected"
 
-    async def server_version(self) -> str | None:
-        """The version that the server names when a connection begins."""
-        version = None
+    async def greeting(self) -> dict[str, Any]:
+        """What the client says about a connection when it begins; to be asked once, before anything is received."""
+        greeting: dict[str, Any] = {}
         with contextlib.suppress(asyncio.TimeoutError):
             for message in await asyncio.wait_for(anext(self._batches), FIRST_S):
                 if message.kind == "connected":
-                    version = message.payload.get("server_version")
+                    greeting = message.payload
                 else:
                     self._hear(message, self._held)
-        return None if version is None else str(version)
+        return greeting
 
     async def send(self, type: str, payload: Payload) -> None:
         """Sends a message; waits while there is no room."""
@@ -117,7 +117,7 @@ class Session:
 
 async def open_session(terms: Terms, number: int, token: str | None, encoding: str) -> Session:
     """A connection that is ready."""
-    # The client compresses what has 1,024 bytes and more.
+    # The client compresses what has 1,024 bytes and more, by zlib and by permessage-deflate.
     layers = {"format": "json", "compression": "zlib"} if encoding == "zlib" else {"format": encoding}
     options: dict[str, Any] = {**layers, "reconnect": False}
     if terms.sources:

@@ -5,12 +5,15 @@ use super::support::{
     assert_accounted, bench, report, result_of, results, wait_for_workers, words,
 };
 use crate::program::{Running, tidewire};
+use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 /// In one test, because there are few such addresses.
 #[test]
 fn workers_have_hosts_of_their_own() {
+    clear();
     let hosts = match Host::new(1).and_then(|one| Ok([one, Host::new(2)?])) {
         Ok(hosts) => hosts,
         Err(reason) => return println!("skipped: no network namespaces here: {reason}"),
@@ -29,8 +32,7 @@ fn workers_have_hosts_of_their_own() {
 
 /// The workers count together as threads do.
 fn counts_are_exact(workers: &[&str]) {
-    let mut server =
-        serve("0.0.0.0:0 --no-auth --app sink --rate-limit-capacity 0 --ops-listen 127.0.0.1:0");
+    let mut server = serve("--no-auth --app sink --rate-limit-capacity 0 --ops-listen 127.0.0.1:0");
     let ops = server.0.line();
     let counters = ops.strip_prefix("operations on ").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -52,7 +54,7 @@ fn counts_are_exact(workers: &[&str]) {
 
 /// The server does not hear of it, and neither does the worker, but the requests of that host stay unanswered.
 fn a_host_that_is_cut_off_is_a_failure_of_its_requests(workers: &[&str], cut_off: &Host) {
-    let server = serve("0.0.0.0:0 --no-auth --app sink");
+    let server = serve("--no-auth --app sink");
     let url = server
         .1
         .replacen("ws", "http", 1)
@@ -77,10 +79,12 @@ fn a_host_that_is_cut_off_is_a_failure_of_its_requests(workers: &[&str], cut_off
 }
 
 /// A server that every host reaches, and its URL there.
-fn serve(listen: &str) -> (Running, String) {
-    let serve = ["serve", "--shards", "1", "--log-level", "error", "--listen"];
-    let running = Running::start(tidewire(&[&serve[..], &words(listen)].concat()));
-    let url = running.url.replace("0.0.0.0", Host::of_this_machine());
+fn serve(options: &str) -> (Running, String) {
+    let listen = format!("{}:0", address(1, 1));
+    let serve = ["serve", "--shards", "1", "--log-level", "error"];
+    let options = [&serve[..], &words(options), &["--listen", &listen]].concat();
+    let running = Running::start(tidewire(&options));
+    let url = running.url.clone();
     (running, url)
 }
 
@@ -93,47 +97,32 @@ struct Host {
 }
 
 impl Host {
-    /// A host `load-N` whose cable has the addresses of documentation (RFC 5737), or the reason why there is none.
-    fn new(number: u8) -> Result<Self, String> {
-        let namespace = format!("tidewire-{}-{number}", std::process::id());
-        let cable = format!("tw{}n{number}", std::process::id());
+    /// A host `load-N` with a cable to this machine, or why this machine allows none.
+    fn new(number: u32) -> Result<Self, String> {
+        let process = std::process::id();
+        let namespace = format!("{PREFIX}{process}-{number}");
         ip(&["netns", "add", &namespace])?;
         let host = Self {
             command: format!(
                 "exec ip netns exec {namespace} unshare --uts sh -c 'hostname load-{number} && exec \"$@\"' sh"
             ),
+            cable: format!("tw{process}n{number}"),
             namespace,
-            cable,
         };
-        let (here, there) = (host.address(number, 1), host.address(number, 2));
-        let inside = |words: &[&str]| ip(&[&["-n", &host.namespace], words].concat());
-        ip(&[
-            "link",
-            "add",
-            &host.cable,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            &host.namespace,
-        ])?;
-        ip(&["address", "add", &format!("{here}/30"), "dev", &host.cable])?;
-        ip(&["link", "set", &host.cable, "up"])?;
-        inside(&["address", "add", &format!("{there}/30"), "dev", "eth0"])?;
-        inside(&["link", "set", "eth0", "up"])?;
-        inside(&["route", "add", "default", "via", &here])?;
+        let (here, there) = (address(number, 1), address(number, 2));
+        let outside = |line: &str| ip(&words(line)).unwrap();
+        let inside =
+            |line: &str| ip(&[&["-n", &host.namespace], &words(line)[..]].concat()).unwrap();
+        let (cable, namespace) = (&host.cable, &host.namespace);
+        outside(&format!(
+            "link add {cable} type veth peer name eth0 netns {namespace}"
+        ));
+        outside(&format!("address add {here}/30 dev {cable}"));
+        outside(&format!("link set {cable} up"));
+        inside(&format!("address add {there}/30 dev eth0"));
+        inside("link set eth0 up");
+        inside(&format!("route add default via {here}"));
         Ok(host)
-    }
-
-    /// The address by which every host reaches this machine.
-    fn of_this_machine() -> &'static str {
-        "192.0.2.5"
-    }
-
-    fn address(&self, number: u8, end: u8) -> String {
-        format!("192.0.2.{}", 4 * number + end)
     }
 
     /// Nothing gets to it or from it any more.
@@ -149,6 +138,28 @@ impl Drop for Host {
     }
 }
 
+/// One of the two ends of the cable of a host: addresses for tests of networks (RFC 2544), others for each process.
+fn address(host: u32, end: u32) -> String {
+    let network = u32::from(Ipv4Addr::new(198, 18, 0, 0));
+    let block = std::process::id() % (1 << 13) * 16;
+    Ipv4Addr::from(network + block + 4 * host + end).to_string()
+}
+
+/// Deletes the namespaces of tests that were killed.
+fn clear() {
+    let listed = Command::new("ip").args(["netns", "list"]).output();
+    let listed = listed.map_or_else(|_| Vec::new(), |done| done.stdout);
+    for line in String::from_utf8_lossy(&listed).lines() {
+        let name = line.split(' ').next().unwrap_or_default();
+        let process = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = ip(&["netns", "delete", name]);
+        }
+    }
+}
+
 fn ip(words: &[&str]) -> Result<(), String> {
     let done = Command::new("ip").args(words).output();
     let done = done.map_err(|error| format!("ip: {error}"))?;
@@ -158,3 +169,6 @@ fn ip(words: &[&str]) -> Result<(), String> {
         false => Err(format!("ip {}: {}", words.join(" "), fault.trim())),
     }
 }
+
+/// What the names of the namespaces begin with.
+const PREFIX: &str = "tidewire-";

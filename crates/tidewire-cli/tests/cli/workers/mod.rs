@@ -230,10 +230,10 @@ fn a_worker_that_is_stopped_is_found_out() {
 fn a_worker_that_falls_behind_is_named() {
     let mut run = Begun::new(
         2,
-        "--test throughput --connections 4 --duration-s 4 --rate-per-s 1000",
+        "--test throughput --connections 4 --duration-s 6 --rate-per-s 1000",
     );
     run.wait_for_messages();
-    stop_for(run.workers[1], Duration::from_secs(5));
+    stop_for(run.workers[1], Duration::from_secs(7));
     run.code();
     let report = run.report();
     let result = result_of(&report, "throughput");

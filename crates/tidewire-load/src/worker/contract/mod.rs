@@ -13,9 +13,12 @@ pub const CONTRACT: u32 = 1;
 
 #[cfg(test)]
 mod tests {
+    use super::figures::LiveFigures;
+    use super::load::Counted;
     use super::orders::Order;
     use super::words::{COUNT_MAX, Word};
     use crate::accounting::failure::{Failure, NAMED};
+    use crate::accounting::tally::Tally;
     use serde_json::Value;
 
     const PAGE: &str = include_str!("../../../../../docs/worker-contract.md");
@@ -45,6 +48,17 @@ mod tests {
         let most = COUNT_MAX;
         assert!(word(&format!(r#"{{"say":"live","offered":{most}}}"#)).is_ok());
         assert!(word(r#"{"say":"clock","id":1,"clock_ns":9223372036854775807}"#).is_ok());
+        // A machine may have no limit, and what many requests have waited in an overload is a large sum.
+        let no_limit = r#"{"say":"hello","contract":1,"language":"rust","version":"1","pid":1,
+            "connections_max":18446744073709551615,"profiles":[],"encodings":[],"layers":[]}"#;
+        assert!(word(no_limit).is_ok());
+        let mut tally = Tally::new(0, 1);
+        tally.leave_unsent(0, 3_600_000_000_000, 10_000_000);
+        let counted = Word::Counted(Box::new(Counted {
+            tally: Box::new(tally),
+            live: LiveFigures::default(),
+        }));
+        assert!(Word::of(&serde_json::to_value(counted).unwrap()).is_ok());
         for text in [
             format!(r#"{{"say":"live","offered":{}}}"#, most + 1),
             r#"{"say":"opened","latency":[[1,18446744073709551615]]}"#.to_owned(),
