@@ -127,6 +127,15 @@ def test_messages_may_be_compressed_or_encrypted(tmp_path: pathlib.Path, layer: 
     assert result.get("encryption_version") == (2 if layer == "--encrypt" else None)
 
 
+def test_a_server_without_deflate_is_told(tmp_path: pathlib.Path, serve: Any) -> None:
+    server = serve(jwt_secret=SERVER_SECRET)
+    words = ["--quick", "--test", "connect-latency", "--jwt-secret", SERVER_SECRET, "--deflate"]
+    report, _ = bench(server.url, *words, out=tmp_path, code=1)
+    (result,) = report["results"]
+    assert result["verdict"] == "failed"
+    assert any("does not accept permessage-deflate" in note for note in result["notes"]), result["notes"]
+
+
 def test_formats_are_compared(tmp_path: pathlib.Path) -> None:
     report, _ = bench("--quick", "--test", "format-comparison", out=tmp_path)
     assert [result["format"] for result in report["results"]] == ["json", "msgpack", "zlib"]

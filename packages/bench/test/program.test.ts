@@ -118,6 +118,20 @@ describe("all tests", () => {
     expect(result.replies).toMatchObject({ wrong: 0, missing: 0, doubled: 0, reordered: 0 });
   });
 
+  test("fail by name if the server does not accept permessage-deflate", async () => {
+    const { address } = await engine();
+    const { code, report } = await run(
+      `ws://${address}/ws`,
+      "--quick",
+      "--test",
+      "connect-latency",
+      "--deflate",
+    );
+    expect(code).toBe(1);
+    expect(report.results[0].verdict).toBe("failed");
+    expect(report.results[0].notes.join(" ")).toContain("does not accept permessage-deflate");
+  });
+
   test("compare the formats that the others have, too", async () => {
     const { report } = await run("--quick", "--test", "format-comparison");
     expect(report.results.map((result: { format: string }) => result.format)).toEqual([

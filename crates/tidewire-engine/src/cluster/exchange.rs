@@ -62,7 +62,7 @@ pub(crate) struct Exchange {
     hub: Weak<Hub>,
     server: Option<Server>,
     orders: Orders,
-    /// What the broker has been asked and has not answered.
+    /// Requests to the broker that are not answered.
     asked: Asked,
     /// The topics that subscribers wait for, and those that nobody needs.
     interest: Interest,

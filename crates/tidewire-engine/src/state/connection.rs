@@ -44,9 +44,9 @@ pub(crate) struct ConnectionState {
     pub(crate) session: ServerSession,
     /// Its limits, and what it is charged for.
     pub(crate) limits: ConnectionLimits,
-    /// What its messages have asked for.
+    /// The work that its messages have started.
     pub(crate) work: OpenWork,
-    /// Who its client is.
+    /// Its client.
     pub(crate) client: ClientIdentity,
     /// Its source is a trusted proxy, whose header may precede all other data.
     pub(crate) awaits_proxy_header: bool,
@@ -92,7 +92,7 @@ pub(crate) struct ConnectionLimits {
     pub(crate) unfinished: Option<Box<Charge>>,
 }
 
-/// What the messages of a connection have asked for and what is not done.
+/// Work that the messages of a connection have started and that is not done.
 #[derive(Debug)]
 pub(crate) struct OpenWork {
     /// The jobs that its messages have requested and that are not done.
@@ -105,7 +105,7 @@ pub(crate) struct OpenWork {
     pub(crate) question: Option<Box<Question>>,
 }
 
-/// Who the client of a connection is, and what it may do.
+/// The client of a connection: its user, and what it may do.
 #[derive(Debug)]
 pub(crate) struct ClientIdentity {
     /// The `sub` claim of its token.
@@ -114,7 +114,7 @@ pub(crate) struct ClientIdentity {
     pub(crate) expiry: Option<Box<Expiry>>,
     /// The client, if a proxy or the application has handed the connection over.
     pub(crate) forwarded: Option<Box<Forwarded>>,
-    /// Which topics it may have.
+    /// The topics that it may have.
     pub(crate) access: Access,
     /// The application has decided that; a new token changes nothing of it.
     pub(crate) access_is_set: bool,

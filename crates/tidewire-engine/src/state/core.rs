@@ -52,14 +52,14 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Codec {
     pub(crate) inflater: Inflater,
-    /// Where a message is inflated, and empty as the next two are: see [`emptied`].
+    /// The buffer of an inflated message. It is empty between two messages, as the next two are: see [`emptied`].
     pub(crate) inflated: Vec<u8>,
-    /// Where a message is decrypted.
+    /// The buffer of a decrypted message.
     pub(crate) decrypted: Vec<u8>,
     /// Made when a message is first sent as `C:`.
     pub(crate) deflater: Option<Deflater>,
     pub(crate) deflate: SharedDeflate,
-    /// Where a message is compressed.
+    /// The buffer of a compressed message.
     pub(crate) scratch: Vec<u8>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Option<Arc<Backend>>,
     /// Where spans go, if there are any.
     pub(crate) traces: Option<Arc<dyn TraceSink>>,
-    /// What each owner uses.
+    /// The usage of each owner.
     pub(crate) charges: Charges,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) life: Life,
 }
 
-/// What each owner uses of the server.
+/// The usage of the server by each owner.
 #[derive(Debug)]
 pub(crate) struct Charges {
     pub(crate) owners: Owners,
@@ -69,7 +69,7 @@ pub(crate) struct Charges {
     pub(crate) busiest: Busiest,
     /// The charges for unfinished messages.
     pub(crate) unfinished: Unfinished,
-    /// What presence data makes the server send, of each owner.
+    /// The presence data that each owner may make the server send.
     pub(crate) presence_budgets: OwnerBudgets,
 }
 

@@ -17,7 +17,7 @@ use crate::worker::template::{Escape, Names, Syntax, Template};
 pub struct RequestOptions {
     /// Its name in a report; the method and the path by default.
     pub name: Option<String>,
-    /// The method; `GET` by default, `POST` with a body.
+    /// The method, as it is sent; `GET` by default, `POST` with a body.
     pub method: Option<String>,
     /// Path and query; those of the URL by default.
     pub path: Option<String>,

@@ -55,9 +55,10 @@ test("a hundred thousand messages come back unchanged and in order", async () =>
 test.each([0, 1024])(
   "messages come back by permessage-deflate, from %i bytes on",
   async (deflateBytesMin) => {
-    const engine = await start("--no-auth", "--protocol", "raw", "--app", "echo");
+    const engine = await start("--no-auth", "--protocol", "raw", "--app", "echo", "--deflate", "shared");
     const client = connect(`ws://${engine.address}/ws`, {}, { deflate: true, deflateBytesMin });
     await until(() => client.isOpen);
+    expect(client.socket.extensions).toBe("permessage-deflate");
     const texts = Array.from({ length: 300 }, (_, index) => `${index} größer `.repeat(1 + (index % 200)));
     for (const text of texts) client.socket.send(text);
     client.socket.send(Uint8Array.from(texts.join(""), (letter) => letter.charCodeAt(0) & 255));

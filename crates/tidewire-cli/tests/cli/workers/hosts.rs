@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// In one test, because there are few such addresses.
+/// All in one test, because the tests of a process would share the addresses of its hosts.
 #[test]
 fn workers_have_hosts_of_their_own() {
     clear();
@@ -52,7 +52,7 @@ fn counts_are_exact(workers: &[&str]) {
     assert_eq!(count(&result, "succeeded"), 400);
 }
 
-/// The server does not hear of it, and neither does the worker, but the requests of that host stay unanswered.
+/// Nobody tells the server or the worker. The requests of that host stay unanswered, and count as failures.
 fn a_host_that_is_cut_off_is_a_failure_of_its_requests(workers: &[&str], cut_off: &Host) {
     let server = serve("--no-auth --app sink");
     let url = server
@@ -138,7 +138,7 @@ impl Drop for Host {
     }
 }
 
-/// One of the two ends of the cable of a host: addresses for tests of networks (RFC 2544), others for each process.
+/// The address of one end of a host's cable. It is one for tests of networks (RFC 2544); each process has its own block of them.
 fn address(host: u32, end: u32) -> String {
     let network = u32::from(Ipv4Addr::new(198, 18, 0, 0));
     let block = std::process::id() % (1 << 13) * 16;
@@ -170,5 +170,5 @@ fn ip(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// What the names of the namespaces begin with.
+/// The first part of the name of a namespace.
 const PREFIX: &str = "tidewire-";

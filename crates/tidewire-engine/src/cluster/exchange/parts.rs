@@ -1,4 +1,4 @@
-//! The parts of an exchange, by what they are about.
+//! The state of an exchange, in parts: requests to the broker, topics, health, other partitions.
 
 use super::away::Away;
 use super::complaints::Outage;
@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tidewire_redis::{Allowed, Health};
 
-/// What a partition knows of the other partitions of its server.
+/// The other partitions of this server, and what they allow this one.
 #[derive(Debug)]
 pub(super) struct Partition {
     /// The links of the other partitions of this server.
@@ -20,12 +20,12 @@ pub(super) struct Partition {
     pub(super) looked_ms: u64,
 }
 
-/// What the broker has been asked and has not answered.
+/// Requests to the broker that are not answered.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// Commands of this server that are not acknowledged.
     pub(super) told: HashMap<u64, (Ticket, usize)>,
-    /// Of the last operation.
+    /// The number of the last operation.
     pub(super) number: u64,
     pub(super) publications: HashMap<u64, (Ticket, usize)>,
     pub(super) forgotten: HashMap<u64, (Arc<str>, Ticket)>,

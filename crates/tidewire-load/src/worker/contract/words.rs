@@ -60,10 +60,10 @@ impl Word {
     pub fn of(value: &Value) -> Result<Self, String> {
         let word = Self::deserialize(value).map_err(|error| error.to_string())?;
         // A load has sums of times that may be larger, and only workers of this program.
-        let counts = matches!(word, Self::Live(_) | Self::Opened(_) | Self::Ran(_));
-        match largest(value).filter(|count| *count > COUNT_MAX && counts) {
-            Some(count) => Err(format!("{count} is more than 2^53")),
-            None => Ok(word),
+        let is_of_bench = matches!(word, Self::Live(_) | Self::Opened(_) | Self::Ran(_));
+        match is_of_bench.then(|| largest(value)).flatten() {
+            Some(count) if count > COUNT_MAX => Err(format!("{count} is more than 2^53")),
+            _ => Ok(word),
         }
     }
 }
